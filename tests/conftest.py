@@ -7,7 +7,6 @@ failure: what is not run there would otherwise be believed.
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
 import sys
@@ -32,7 +31,7 @@ settings.register_profile(
 settings.load_profile("ci" if os.environ.get("CI") == "true" else "local")
 
 # The lab's fixtures (a real Slurm, a simulated one) come with the lab.
-if importlib.util.find_spec("tests.labfixture") is not None:
+if (HERE / "labfixture.py").exists():
     pytest_plugins = ["tests.labfixture"]
 
 
