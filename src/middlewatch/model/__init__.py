@@ -1,0 +1,1 @@
+"""Frozen records, closed enums and their lawful transitions. Standard library only."""

@@ -1,0 +1,1 @@
+"""What the rooms need of the world, as Protocols in our own verbs."""

@@ -1,0 +1,218 @@
+"""One execution of a job, and how looks at the scheduler become attempts.
+
+Slurm shows one row per job number and overwrites it at each requeue; we keep one record per
+attempt and never rewrite an older one. This module holds the rule that tells a later attempt of
+the same job from another job that was given the same number, and from a scheduler that came back
+from an older state of itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+
+from middlewatch.model.identity import AttemptId, ClusterId
+from middlewatch.model.optin import OptIn
+from middlewatch.model.scheduler import ENDED, JobState, JobView
+
+
+class EndedBy(StrEnum):
+    """Who or what ended an attempt, as far as the scheduler and accounting tell."""
+
+    COMPLETION = "completion"
+    FAILURE = "failure"
+    NODE_FAILURE = "node_failure"
+    OUT_OF_MEMORY = "out_of_memory"
+    TIME_LIMIT = "time_limit"
+    DEADLINE = "deadline"
+    OWNER = "owner"
+    OPERATOR = "operator"
+    SOMEBODY = "somebody"
+    """Cancelled, and accounting has not said (or will never say) by whom."""
+    PREEMPTION = "preemption"
+    REQUEUE = "requeue"
+    LAUNCH = "launch"
+    """Slurm itself could not start it: credential revoked, prolog, node that never booted."""
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptEnd:
+    """How an attempt ended, stored before anybody requeues it (older releases overwrite it)."""
+
+    state: JobState
+    by: EndedBy
+    exit_code: int | None
+    exit_signal: int | None
+    at: datetime | None
+    learned_at: datetime
+    final: bool = False
+    """Accounting has confirmed it; until then `by` may become more precise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dependent:
+    """A job that waits for this one, noted while it runs: Slurm forgets it afterwards."""
+
+    job_id: str
+    kind: str
+    """``afterany``, ``afternotok``, ``afterok``, ``after``, ``singleton`` as Slurm spells it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One attempt. ``version`` grows with each write and is compared before the next."""
+
+    id: AttemptId
+    cluster: ClusterId
+    job_id: str
+    attempt_index: int
+    submitted_at: datetime
+    first_seen_at: datetime
+    last_seen_at: datetime
+    state: JobState = JobState.PENDING
+    completing: bool = False
+    workflow_id: str = ""
+    job_name: str = ""
+    user: str = ""
+    uid: int = -1
+    partitions: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    node_count: int = 0
+    gpus_per_node: int = 0
+    requeueable: bool | None = None
+    opt_in: OptIn = OptIn()
+    stdout: str = ""
+    stderr: str = ""
+    append_output: bool | None = None
+    required_nodes: tuple[str, ...] = ()
+    excluded_nodes: tuple[str, ...] = ()
+    started_at: datetime | None = None
+    end: AttemptEnd | None = None
+    dependents: tuple[Dependent, ...] = ()
+    vanished: bool = False
+    source: str = "watcher"
+    time_limit_s: int | None = None
+    held: bool = False
+    reason: str = ""
+    version: int = 0
+
+    @property
+    def live(self) -> bool:
+        return self.end is None and not self.vanished
+
+    @property
+    def reference(self) -> str:
+        return f"{self.job_id}-{self.attempt_index}"
+
+
+class Sighting(StrEnum):
+    """What a row of a listing is, beside what we know of that job number."""
+
+    SAME = "same"
+    """An attempt that we know."""
+    SUCCESSOR = "successor"
+    """A later attempt of the newest known one's job."""
+    OTHER_JOB = "other_job"
+    """A new job (the number is new, or was given again)."""
+    ROLLED_BACK = "rolled_back"
+    """An attempt older than the newest known one: the scheduler lost the newer ones."""
+    UNDECIDED = "undecided"
+    """Seen while the requeue is still going on: the new restart count beside the old time."""
+
+
+def sighting(known: tuple[Attempt, ...], view: JobView) -> Sighting:
+    """Tell what ``view`` is. ``known`` are the attempts of that job number, in any order."""
+    standing = [a for a in known if not a.vanished]
+    same = next((a for a in standing if a.submitted_at == view.submitted_at), None)
+    newest = max(standing, key=lambda a: a.submitted_at, default=None)
+    if same is not None:
+        if view.restarts != same.attempt_index:
+            return Sighting.UNDECIDED
+        if newest is not None and newest.submitted_at > view.submitted_at:
+            return Sighting.ROLLED_BACK
+        return Sighting.SAME
+    if view.completing:
+        return Sighting.UNDECIDED
+    if newest is None:
+        return Sighting.OTHER_JOB
+    if view.submitted_at < newest.submitted_at:
+        return Sighting.ROLLED_BACK
+    return Sighting.SUCCESSOR if view.restarts > newest.attempt_index else Sighting.OTHER_JOB
+
+
+def ended_by(view: JobView) -> EndedBy:
+    """What the scheduler alone says of an ended job; cancellations stay "somebody"."""
+    match view.state:
+        case JobState.COMPLETED:
+            return EndedBy.COMPLETION
+        case JobState.NODE_FAIL:
+            return EndedBy.NODE_FAILURE
+        case JobState.OUT_OF_MEMORY:
+            return EndedBy.OUT_OF_MEMORY
+        case JobState.TIMEOUT:
+            return EndedBy.TIME_LIMIT
+        case JobState.DEADLINE:
+            return EndedBy.DEADLINE
+        case JobState.PREEMPTED:
+            return EndedBy.PREEMPTION
+        case JobState.BOOT_FAIL:
+            return EndedBy.LAUNCH
+        case JobState.CANCELLED:
+            return EndedBy.SOMEBODY
+        case JobState.FAILED:
+            # Real-time signal 19 is what slurmd reports when it could not start the script.
+            return EndedBy.LAUNCH if view.exit_signal == 53 else EndedBy.FAILURE
+        case _:
+            return EndedBy.UNKNOWN
+
+
+def seen_again(attempt: Attempt, view: JobView, now: datetime) -> Attempt:
+    """The attempt after a look showed it. An end, once recorded, is not taken back."""
+    end = attempt.end
+    if end is None and view.state in ENDED and not view.completing:
+        end = AttemptEnd(
+            state=view.state,
+            by=ended_by(view),
+            exit_code=view.exit_code,
+            exit_signal=view.exit_signal,
+            at=view.ended_at,
+            learned_at=now,
+        )
+    return replace(
+        attempt,
+        last_seen_at=max(now, attempt.last_seen_at),
+        state=view.state,
+        completing=view.completing,
+        partitions=view.partitions or attempt.partitions,
+        node_count=view.node_count or attempt.node_count,
+        requeueable=view.requeueable if view.requeueable is not None else attempt.requeueable,
+        started_at=_started(attempt, view),
+        end=end,
+        held=view.held,
+        reason=view.reason,
+        time_limit_s=view.time_limit_s,
+    )
+
+
+def _started(attempt: Attempt, view: JobView) -> datetime | None:
+    if view.state is JobState.PENDING:
+        # A pending job's start time is Slurm's estimate, not a fact.
+        return attempt.started_at
+    return view.started_at or attempt.started_at
+
+
+def superseded(attempt: Attempt, successor: JobView, now: datetime) -> Attempt:
+    """The attempt once its successor was seen: requeued, unless its own end is known."""
+    if attempt.end is not None:
+        return attempt
+    end = AttemptEnd(
+        state=attempt.state if attempt.state in ENDED else JobState.CANCELLED,
+        by=EndedBy.REQUEUE,
+        exit_code=None,
+        exit_signal=None,
+        at=successor.submitted_at,
+        learned_at=now,
+    )
+    return replace(attempt, end=end, completing=False, last_seen_at=max(now, attempt.last_seen_at))

@@ -1,0 +1,112 @@
+"""What a job's owner allows, read from the job's comment.
+
+Users write comments by hand, shells eat quotes, other tools keep their own things there. The
+comment is read for our keys alone and never written. Whatever cannot be understood counts as
+"observe at most" and is told back to its user with the line that would have worked.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+OUR_KEYS = ("middlewatch", "nvidia-recovery")
+COMMENT_LIMIT = 65_536
+_STRIPPED = re.compile(r"(middlewatch|nvidia-recovery)\s*:\s*\{")
+_ENVIRONMENT = re.compile(r"environment\s*:\s*([A-Za-z0-9._-]+)")
+_MODE = re.compile(r"mode\s*:\s*([A-Za-z]+)")
+
+
+class JobMode(StrEnum):
+    OFF = "off"
+    OBSERVE = "observe"
+    ACTION = "action"
+
+
+@dataclass(frozen=True, slots=True)
+class OptIn:
+    """``mode`` is None where the comment says nothing to us. ``problems`` are sentences for the
+    user; ``suggestion`` is the sbatch line that would have been understood."""
+
+    mode: JobMode | None = None
+    environment: str | None = None
+    key: str | None = None
+    slow_restart: bool = False
+    problems: tuple[str, ...] = ()
+    suggestion: str | None = None
+
+    def effective(self, environment: str) -> JobMode:
+        """The mode that counts for the given environment; none of ours means off."""
+        if self.mode is None:
+            return JobMode.OFF
+        if self.environment is not None and self.environment != environment:
+            return JobMode.OFF
+        return self.mode
+
+
+def directive(environment: str, mode: str, key: str = "nvidia-recovery") -> str:
+    """The sbatch line that opts a job in, quoted so that it survives."""
+    body = json.dumps({key: {"environment": environment, "mode": mode}}, separators=(",", ":"))
+    return f"#SBATCH --comment='{body}'"
+
+
+def read_comment(comment: str, environment: str = "prod") -> OptIn:
+    """Read a job's comment. Never raises; ``environment`` is only used for the suggestion."""
+    text = comment.strip()
+    if not any(key in text for key in OUR_KEYS):
+        return OptIn()
+    if len(text) > COMMENT_LIMIT:
+        return _broken(text, environment, f"the comment is longer than {COMMENT_LIMIT} bytes")
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        return _broken(text, environment, _why_broken(text, error))
+    if not isinstance(value, dict):
+        return _broken(text, environment, "the comment is JSON, but not an object")
+    key = next((k for k in OUR_KEYS if k in value), None)
+    if key is None:
+        return OptIn()
+    return _from_member(key, value[key], environment)
+
+
+def _from_member(key: str, member: object, environment: str) -> OptIn:
+    if not isinstance(member, dict):
+        wrong = f"{key} must be an object such as {{\"environment\":\"{environment}\"}}"
+        return OptIn(JobMode.OBSERVE, None, key, False, (wrong,), directive(environment, "observe"))
+    problems: list[str] = []
+    named = member.get("environment")
+    if named is not None and (not isinstance(named, str) or not named):
+        problems.append(f"{key}.environment must be a name, not {_short(named)}")
+        named = None
+    raw = member.get("mode")
+    mode = JobMode.OBSERVE
+    if isinstance(raw, str) and raw in tuple(JobMode):
+        mode = JobMode(raw)
+    elif raw is None:
+        problems.append(f"{key}.mode is missing: taken as observe (observe, action or off)")
+    else:
+        problems.append(f"{key}.mode is {_short(raw)}: taken as observe (observe, action or off)")
+    suggestion = directive(named or environment, mode, key) if problems else None
+    slow = member.get("restartOnSlow") is True
+    return OptIn(mode, named, key, slow, tuple(problems), suggestion)
+
+
+def _broken(text: str, environment: str, why: str) -> OptIn:
+    found = _ENVIRONMENT.search(text)
+    mode = _MODE.search(text)
+    wanted = mode.group(1) if mode and mode.group(1) in tuple(JobMode) else "observe"
+    line = directive(found.group(1) if found else environment, wanted)
+    key = next(k for k in OUR_KEYS if k in text)
+    return OptIn(JobMode.OBSERVE, None, key, False, (f"{why}: taken as observe",), line)
+
+
+def _why_broken(text: str, error: Exception) -> str:
+    if _STRIPPED.search(text) and '"' not in text:
+        return "the shell removed the double quotes; put the whole JSON in single quotes"
+    return f"the comment is not JSON ({error})"
+
+
+def _short(value: object) -> str:
+    return json.dumps(value, default=str)[:60]

@@ -1,0 +1,35 @@
+"""What the site allows: budgets, what to restart on, how long to wait.
+
+Part of every decision's frozen inputs, so it is one record with a version of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Durations in seconds. ``version`` is the digest of the values (made by who loads them).
+
+    ``attempts_without_checkpoint``: our converged restarts in a row that brought no new complete
+    checkpoint, after which restarting stops. ``max_restarts`` bounds all of them for one job.
+    ``min_spare_nodes``: usable nodes that a partition must keep beyond what the job needs.
+    """
+
+    version: str = "default"
+    attempts_without_checkpoint: int = 3
+    max_restarts: int = 20
+    restart_on_time_limit: bool = False
+    restart_on_preemption: bool = False
+    restart_after_person_cancelled: bool = False
+    restart_on_application_failure: bool = True
+    act_on_silence: bool = False
+    max_exclusions: int = 8
+    min_spare_nodes: int = 0
+    advice_age_limit_s: float = 3600.0
+    drain_wait_s: float = 2.0
+    grace_floor_s: float = 30.0
+    silence_floor_s: float = 60.0
+    first_step_limit_s: float = 1800.0
+    signal_cap: int = 100

@@ -1,0 +1,142 @@
+"""Observed facts about one attempt, and what was seen of its progress.
+
+A signal is a fact, never an opinion: a line was printed, a job ended, nothing was printed for so
+long. Its key is derived from where it was found, so that reading the same place twice makes the
+same signal, and storing it twice makes one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from middlewatch.model.identity import AttemptId
+
+
+class Domain(StrEnum):
+    HARDWARE = "hardware"
+    NETWORK = "network"
+    STORAGE = "storage"
+    SYSTEM_SOFTWARE = "system_software"
+    APPLICATION = "application"
+    SCHEDULER = "scheduler"
+    USER = "user"
+    UNKNOWN = "unknown"
+
+
+class SignalKind(StrEnum):
+    FAILURE_LINE = "failure_line"
+    """A line that a failure pattern names."""
+    WATCHDOG_LINE = "watchdog_line"
+    """A communication watchdog's own message that a collective hangs."""
+    CASCADE_LINE = "cascade_line"
+    """A consequence printed by launchers and by Slurm: never a first cause."""
+    LAUNCHER_END = "launcher_end"
+    """The launcher's own word that the workers have ended (torchrun's report, srun's)."""
+    SILENCE = "silence"
+    """No progress for longer than the learnt limit."""
+    NO_PROGRESS_AFTER_FAILURE = "no_progress_after_failure"
+    """A failure line, and then no progress for the learnt grace: the program did not recover."""
+    RECOVERED = "recovered"
+    """Progress went on after a failure line: the program healed itself."""
+    SCHEDULER_END = "scheduler_end"
+    """The scheduler's word that the attempt has ended, and how."""
+    CANNOT_READ = "cannot_read"
+    """The log cannot be read, with the reason."""
+    VANISHED = "vanished"
+    """The scheduler came back from an older state and no longer knows this attempt."""
+    SECOND_WITNESS = "second_witness"
+    """A witness of another kind than the log, posted by a collector."""
+    EXTERNAL = "external"
+    """Posted over the API by a site's own detector."""
+
+
+class Severity(StrEnum):
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+    FATAL = "fatal"
+
+
+class SourceKind(StrEnum):
+    LOG = "log"
+    SCHEDULER = "scheduler"
+    CLOCK = "clock"
+    """Derived from the absence of something by the watcher's own clock."""
+    API = "api"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a fact was found. ``identity`` names the source (a file's device and inode, the
+    scheduler, an API client); ``position`` is the place in it (a byte offset, a time)."""
+
+    kind: SourceKind
+    identity: str
+    position: str
+    path: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """One observed fact. ``excerpt`` is at most 2,000 characters of the evidence itself;
+    ``nodes`` and ``ranks`` are what the evidence names, not yet believed."""
+
+    key: str
+    attempt_id: AttemptId
+    kind: SignalKind
+    source: Source
+    happened_at: datetime
+    learned_at: datetime
+    pattern_id: str = ""
+    failure_class: str = ""
+    domain: Domain = Domain.UNKNOWN
+    severity: Severity = Severity.ERROR
+    excerpt: str = ""
+    nodes: tuple[str, ...] = ()
+    ranks: tuple[int, ...] = ()
+    step: int | None = None
+    value: float | None = None
+    detail: str = ""
+
+
+def signal_key(attempt: AttemptId, source: Source, pattern: str) -> str:
+    """The idempotency key: (attempt, source identity, position, pattern)."""
+    parts = (attempt, source.kind.value, source.identity, source.position, pattern)
+    return hashlib.sha256("\x1f".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:40]
+
+
+class Phase(StrEnum):
+    STARTING = "starting"
+    TRAINING = "training"
+    EVALUATION = "evaluation"
+    CHECKPOINT = "checkpoint"
+    SHUTDOWN = "shutdown"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far one attempt has come, as its log tells. Steps count as the program counts them.
+
+    ``checkpoint_step`` is the newest step whose checkpoint is known to be complete;
+    ``loaded_step`` the one that this attempt resumed from; ``step_time_s`` a typical step.
+    """
+
+    attempt_id: AttemptId
+    phase: Phase = Phase.STARTING
+    first_step: int | None = None
+    last_step: int | None = None
+    total_steps: int | None = None
+    last_step_at: datetime | None = None
+    first_step_at: datetime | None = None
+    checkpoint_step: int | None = None
+    checkpoint_at: datetime | None = None
+    loaded_step: int | None = None
+    step_time_s: float | None = None
+    silence_limit_s: float | None = None
+    last_output_at: datetime | None = None
+    log_drained_at: datetime | None = None
+    """When the watcher had last read the attempt's files to their end."""
+    updated_at: datetime | None = None

@@ -1,0 +1,73 @@
+"""Finding the lines that matter in raw bytes, and where those bytes come from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class RawHit:
+    """One line that one pattern matched. ``offset`` is the byte offset of the line's start in
+    the scanned stream; ``line`` its text without the line end (bad UTF-8 replaced, at most
+    4,096 characters); ``groups`` the pattern's named groups that took part."""
+
+    pattern_id: str
+    offset: int
+    line: str
+    groups: tuple[tuple[str, str], ...]
+
+
+class Scanner(Protocol):
+    def scan(self, block: bytes, base_offset: int) -> Sequence[RawHit]:
+        """Hits in a block of whole lines, in order. Never raises for any bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """How far one file has been read. ``device``/``inode`` tell a rotated file from the same
+    one; ``head`` is a digest of its first bytes, which tells a truncated and rewritten one."""
+
+    path: str
+    device: int
+    inode: int
+    offset: int
+    head: str
+    head_length: int = 0
+    skipping: bool = False
+    """Inside an over-long line whose rest is skipped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Whole lines read from a file, and the cursor after them. ``restarted`` says that the file
+    was truncated or replaced, so that ``base_offset`` counts in a new stream: ``stream`` names
+    it. ``at_end`` says that nothing more was there to read."""
+
+    data: bytes
+    base_offset: int
+    stream: str
+    cursor: Cursor
+    restarted: bool
+    at_end: bool
+    skipped_bytes: int = 0
+    modified_at: float = 0.0
+    """The file's modification time, seconds since the epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class CannotRead:
+    """Why a file must not or cannot be read: a sentence for its user, and a stable word."""
+
+    path: str
+    reason: str
+    word: str
+
+
+class LogSource(Protocol):
+    def read(
+        self, path: str, uid: int, cursor: Cursor | None, limit: int, *, final: bool = False
+    ) -> Block | CannotRead | None:
+        """The next block behind ``cursor`` of a file that the user with ``uid`` owns; None where
+        it does not exist (yet). With ``final`` an unfinished last line is given too."""
