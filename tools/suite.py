@@ -9,8 +9,8 @@ there are any. Exit status 0 only if nothing failed and at least one test ran.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -53,7 +53,7 @@ def install_system_packages() -> bool:
 
     Only root can, and only on a Debian; elsewhere those tests say themselves why they are left out.
     """
-    if os.geteuid() != 0 or importlib.util.find_spec("middlewatch.lab.packages") is None:
+    if os.geteuid() != 0 or shutil.which("apt-get") is None:
         return True
     return run((sys.executable, "-m", "middlewatch.lab.packages"), "system packages")
 
