@@ -32,7 +32,7 @@ def include_paths() -> list[Path]:
     ]
 
 
-def generate(sources: list[Path]) -> int:
+def run_protoc(sources: list[Path], target: Path) -> int:
     """Run protoc over all sources at once; its exit status."""
     scripts = Path(sys.executable).parent
     return int(
@@ -41,11 +41,11 @@ def generate(sources: list[Path]) -> int:
                 "protoc",
                 *(f"-I{path}" for path in include_paths()),
                 f"--plugin=protoc-gen-mypy={scripts / 'protoc-gen-mypy'}",
-                f"--python_out={TARGET}",
-                f"--mypy_out=quiet:{TARGET}",
-                f"--grpc_python_out={TARGET}",
+                f"--python_out={target}",
+                f"--mypy_out=quiet:{target}",
+                f"--grpc_python_out={target}",
                 f"--plugin=protoc-gen-mypy_grpc={scripts / 'protoc-gen-mypy_grpc'}",
-                f"--mypy_grpc_out=quiet:{TARGET}",
+                f"--mypy_grpc_out=quiet:{target}",
                 *(str(path.relative_to(SOURCE)) for path in sources),
             ]
         )
@@ -69,26 +69,33 @@ def at_home(text: str, packages: set[str]) -> str:
     return text
 
 
+def generate(target: Path) -> int:
+    """Write the code for everything under proto/ into an empty folder; protoc's exit status."""
+    sources = sorted(SOURCE.rglob("*.proto"))
+    code = run_protoc(sources, target) if sources else 0
+    if code != 0:
+        return code
+    packages = {".".join(path.parent.relative_to(SOURCE).parts) for path in sources} - {""}
+    written = sorted(target.rglob("*_pb2*.py*"))
+    for path in written:
+        path.write_text(at_home(path.read_text(), packages))
+    for path in written:
+        for folder in path.relative_to(target).parents:
+            (target / folder / "__init__.py").write_text(MARK)
+    return 0
+
+
 def main() -> int:
     """Replace what was generated before."""
-    sources = sorted(SOURCE.rglob("*.proto"))
-    if not sources:
+    if not any(SOURCE.rglob("*.proto")):
         print("proto: nothing under proto/")
         return 1
     shutil.rmtree(TARGET, ignore_errors=True)
     TARGET.mkdir(parents=True)
-    code = generate(sources)
-    if code != 0:
-        return code
-    packages = {".".join(path.parent.relative_to(SOURCE).parts) for path in sources} - {""}
-    for path in sorted(TARGET.rglob("*_pb2*.py*")):
-        path.write_text(at_home(path.read_text(), packages))
-    for folder in {TARGET, *(path.parent for path in TARGET.rglob("*_pb2*.py*"))}:
-        while folder != TARGET.parent:
-            (folder / "__init__.py").write_text(MARK)
-            folder = folder.parent  # noqa: PLW2901 - walks up to the package that is ours
-    print(f"proto: {len(sources)} sources → {TARGET.relative_to(ROOT)}")
-    return 0
+    code = generate(TARGET)
+    if code == 0:
+        print(f"proto: generated {TARGET.relative_to(ROOT)}")
+    return code
 
 
 if __name__ == "__main__":

@@ -21,6 +21,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 REPORT = ROOT / "build" / "tests.xml"
 
+INSTALL = "from middlewatch.lab.packages import install; print(*install(print), sep='\\n')"
+
 CHECKS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("ruff check", ("ruff", "check")),
     ("ruff format", ("ruff", "format", "--check")),
@@ -55,7 +57,7 @@ def install_system_packages() -> bool:
     """
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
         return True
-    return run((sys.executable, "-m", "middlewatch.lab.packages"), "system packages")
+    return run((sys.executable, "-c", INSTALL), "system packages")
 
 
 def run(argv: tuple[str, ...], title: str) -> bool:
