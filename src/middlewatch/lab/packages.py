@@ -1,0 +1,210 @@
+"""A lab needs Slurm's programs, and installing them must not leave anything running.
+
+Debian starts and enables the services of a package when it is installed. A laptop or a
+build machine on which somebody tries the demo must not wake up with a Slurm controller and
+a database server of the system, so the installation is done under a ``policy-rc.d`` that
+forbids every start, what the packages enabled is disabled again, and what nevertheless
+started is stopped.
+
+Packages that were there before are never touched: they may belong to a real cluster.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from middlewatch.lab.processes import processes_named, stop
+
+PACKAGES: tuple[str, ...] = (
+    "slurmctld",
+    "slurmd",
+    "slurmdbd",
+    "slurm-client",
+    "munge",
+    "mariadb-server",
+)
+"""Debian packages that a lab is made of."""
+
+PROGRAMS: tuple[str, ...] = (
+    "slurmctld",
+    "slurmd",
+    "slurmdbd",
+    "scontrol",
+    "sbatch",
+    "srun",
+    "squeue",
+    "sacct",
+    "sacctmgr",
+    "munged",
+    "mariadbd",
+    "mariadb-install-db",
+)
+"""Programs whose presence proves that nothing needs to be installed."""
+
+_DAEMONS: tuple[str, ...] = ("slurmctld", "slurmd", "slurmdbd", "munged", "mariadbd")
+_SERVICES: dict[str, tuple[str, ...]] = {
+    "slurmctld": ("slurmctld",),
+    "slurmd": ("slurmd",),
+    "slurmdbd": ("slurmdbd",),
+    "munge": ("munge",),
+    "mariadb-server": ("mariadb",),
+}
+_SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_POLICY = Path("/usr/sbin/policy-rc.d")
+_FORBID = "#!/bin/sh\n# written for the time of one installation by middlewatch lab\nexit 101\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Availability:
+    """Whether a real Slurm can be started here; ``reason`` says why not, and how to mend it."""
+
+    ok: bool
+    reason: str
+
+
+class CannotInstall(Exception):
+    """The packages could not be installed; the message ends with apt's own words."""
+
+
+def program(name: str) -> str | None:
+    """Absolute path of an installed program; daemons lie in sbin, which users' PATHs lack."""
+    return shutil.which(name, path=os.environ.get("PATH", "") + ":" + _SYSTEM_PATH)
+
+
+def missing_programs() -> tuple[str, ...]:
+    """The programs of a lab that this machine does not have."""
+    return tuple(name for name in PROGRAMS if program(name) is None)
+
+
+def available() -> Availability:
+    """Say whether a lab can run here, now or after ``install()``. Changes nothing."""
+    if os.name != "posix" or not Path("/proc/self/stat").exists():
+        return Availability(False, "a real Slurm needs Linux")
+    if os.geteuid() != 0:
+        return Availability(
+            False,
+            "a real Slurm needs root: slurmd starts jobs as other users "
+            "(run as root, or use the simulated Slurm)",
+        )
+    missing = missing_programs()
+    if not missing:
+        return Availability(True, "all programs are installed")
+    if not Path("/etc/debian_version").exists() or program("apt-get") is None:
+        return Availability(
+            False,
+            f"missing programs: {', '.join(missing)}; they are installed by themselves on "
+            "Debian only: install Slurm (slurmctld, slurmd, slurmdbd, clients), munge and "
+            "MariaDB, or use the simulated Slurm",
+        )
+    return Availability(True, f"to be installed from Debian: {', '.join(missing)}")
+
+
+def install(say: Callable[[str], None] = lambda _line: None) -> tuple[str, ...]:
+    """Install what is missing and return the names of the packages installed now.
+
+    Nothing is done, and nothing but the file system asked, when all programs are there.
+    Raises ``CannotInstall`` with apt's message.
+    """
+    state = available()
+    if not state.ok:
+        raise CannotInstall(state.reason)
+    if not missing_programs():
+        return ()
+    wanted = tuple(name for name in PACKAGES if not _installed(name))
+    before = {process.pid for process in processes_named(_DAEMONS)}
+    say(f"installing from Debian: {' '.join(wanted)}")
+    with _no_service_starts():
+        if not _apt_install(wanted):
+            say("refreshing the package lists")
+            _apt("update", "-q")
+            failure = _apt_install_failure(wanted)
+            if failure:
+                raise CannotInstall(failure)
+    _disable(wanted)
+    for process in processes_named(_DAEMONS):
+        if process.pid not in before:
+            stop(process, grace_s=5.0)
+    still = missing_programs()
+    if still:
+        raise CannotInstall(f"installed {' '.join(wanted)}, but still missing: {', '.join(still)}")
+    return wanted
+
+
+def _installed(package: str) -> bool:
+    answer = subprocess.run(
+        ["dpkg-query", "-W", "-f", "${db:Status-Status}", package],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return answer.stdout.strip() == "installed"
+
+
+def _apt(*args: str) -> subprocess.CompletedProcess[str]:
+    environment = {
+        **os.environ,
+        "DEBIAN_FRONTEND": "noninteractive",
+        "DEBIAN_PRIORITY": "critical",
+        "NEEDRESTART_SUSPEND": "1",
+        "PATH": _SYSTEM_PATH,
+    }
+    return subprocess.run(
+        ["apt-get", "-o", "DPkg::Lock::Timeout=120", *args],
+        capture_output=True,
+        text=True,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+
+
+def _apt_install(packages: tuple[str, ...]) -> bool:
+    return not _apt_install_failure(packages)
+
+
+def _apt_install_failure(packages: tuple[str, ...]) -> str:
+    answer = _apt(
+        "install", "-y", "-q", "--no-install-recommends", "-o", "Dpkg::Use-Pty=0", *packages
+    )
+    if answer.returncode == 0:
+        return ""
+    last = "\n".join((answer.stdout + answer.stderr).strip().splitlines()[-15:])
+    return f"apt-get install {' '.join(packages)} failed (exit {answer.returncode}):\n{last}"
+
+
+@contextlib.contextmanager
+def _no_service_starts() -> Iterator[None]:
+    """Forbid service starts while packages are configured; put back what was there before."""
+    previous = _POLICY.read_bytes() if _POLICY.exists() else None
+    if previous == _FORBID.encode():
+        previous = None  # left by an installation of ours that was killed
+    mode = _POLICY.stat().st_mode & 0o7777 if previous is not None else 0o755
+    _POLICY.write_text(_FORBID)
+    _POLICY.chmod(0o755)
+    try:
+        yield
+    finally:
+        if previous is None:
+            _POLICY.unlink(missing_ok=True)
+        else:
+            _POLICY.write_bytes(previous)
+            _POLICY.chmod(mode)
+
+
+def _disable(packages: tuple[str, ...]) -> None:
+    """Undo what the packages enabled for the next boot, with systemd or without."""
+    for package in packages:
+        for service in _SERVICES.get(package, ()):
+            for command in (
+                ["systemctl", "disable", f"{service}.service"],
+                ["update-rc.d", service, "disable"],
+            ):
+                path = program(command[0])
+                if path is not None:
+                    subprocess.run([path, *command[1:]], capture_output=True, check=False)
