@@ -47,6 +47,8 @@ class Reason(StrEnum):
     SUCCEEDED_BY_DEPENDENT = "SUCCEEDED_BY_DEPENDENT"
     OPERATOR_HOLD = "OPERATOR_HOLD"
     REVIVED_IN_ERROR = "REVIVED_IN_ERROR"
+    OTHER = "OTHER"
+    """Abandoned for a reason that only its reporter (another implementation) has a word for."""
     IN_PROGRESS = "IN_PROGRESS"
     UNKNOWN_STATE = "UNKNOWN_STATE"
 
@@ -64,6 +66,7 @@ ABANDONED_REASONS = frozenset(
         Reason.SUCCEEDED_BY_DEPENDENT,
         Reason.OPERATOR_HOLD,
         Reason.REVIVED_IN_ERROR,
+        Reason.OTHER,
     }
 )
 

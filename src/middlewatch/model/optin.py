@@ -73,7 +73,7 @@ def read_comment(comment: str, environment: str = "prod") -> OptIn:
 
 def _from_member(key: str, member: object, environment: str) -> OptIn:
     if not isinstance(member, dict):
-        wrong = f"{key} must be an object such as {{\"environment\":\"{environment}\"}}"
+        wrong = f'{key} must be an object such as {{"environment":"{environment}"}}'
         return OptIn(JobMode.OBSERVE, None, key, False, (wrong,), directive(environment, "observe"))
     problems: list[str] = []
     named = member.get("environment")

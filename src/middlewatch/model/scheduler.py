@@ -192,5 +192,6 @@ class AccountingRecord:
     node_list: str
     cancelled_by: str | None
     batch_completed: bool | None
+    batch_ended_at: datetime | None = None
     failed_node: str = ""
     user: str = ""

@@ -5,46 +5,22 @@ The watchdog works from this alone: it has neither the gateway nor the store.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime
-from enum import StrEnum
 from typing import Protocol
 
+from middlewatch.model.journal import JournalEntry, JournalKind
 
-class JournalKind(StrEnum):
-    HOLD = "hold"
-    """A requeue-hold is about to be taken; ``release_by`` is its deadline."""
-    WINDOW = "window"
-    """A requeue is about to be sent; Slurm's begin time holds the successor."""
-    EXCLUDE = "exclude"
-    """Exclusions are about to be added: ``user_exclusions`` are not ours, ``ours`` are."""
-    FENCE = "fence"
-    """Requeue=0 is about to be set for a while; ``owner_requeue`` is to be put back."""
-    SETTLED = "settled"
-    """Nothing of ours stands on that attempt any more."""
-
-
-@dataclass(frozen=True, slots=True)
-class JournalEntry:
-    """``restarts_expected`` is the restart count of the attempt that carries the hold, the
-    exclusions or the fence; ``submitted_at`` that of the attempt we acted on."""
-
-    kind: JournalKind
-    at: datetime
-    cluster_name: str
-    job_id: str
-    submitted_at: datetime
-    restarts_expected: int
-    release_by: datetime | None = None
-    user_exclusions: tuple[str, ...] = ()
-    ours: tuple[str, ...] = ()
-    owner_requeue: bool | None = None
+__all__ = ["Journal", "JournalEntry", "JournalKind"]
 
 
 class Journal(Protocol):
     def append(self, entry: JournalEntry) -> None:
         """Durable (fsynced) when it returns. Raises `Unreachable` where it cannot be written:
-        then the command must not be sent."""
+        then the command must not be sent. Raises `Refused` for an entry that no journal takes
+        (a time without a zone, a line beyond the bound)."""
 
     def entries(self) -> tuple[JournalEntry, ...]:
-        """All entries that can be read, oldest first; a torn last line is skipped."""
+        """All entries that can be read, oldest first; a torn last line is skipped.
+
+        Raises `Unreachable` where the journal cannot be read: then nothing is known of what
+        stands. No journal at all is an empty one.
+        """

@@ -1,0 +1,141 @@
+"""One advice, one fresh look, one step: what the controller does next, or the outcome.
+
+The order of the questions is the safety argument: was it permitted when decided; can the world be
+seen; is it permitted still; is it too old; and only then what the scheduler needs. Before any
+terminal outcome whatever we hold is let go, because nobody looks after it afterwards.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import assert_never
+
+from middlewatch.model.action import Action, ActionKind
+from middlewatch.model.advice import DURABLE, DesiredState, Reason
+from middlewatch.model.answer import Absent, Known, Unknown
+from middlewatch.model.scheduler import JobFlag, JobState, JobView
+from middlewatch.reconciliation.exact import constrain_step, release_step, terminate_step
+from middlewatch.reconciliation.in_flight import refused_until, unanswered
+from middlewatch.reconciliation.restart import (
+    PENDING_SETTLE_S,
+    UPDATES,
+    lift_fence,
+    release_or_wait,
+    restart_step,
+)
+from middlewatch.reconciliation.situation import (
+    Act,
+    Fact,
+    Need,
+    Place,
+    Report,
+    Situation,
+    Step,
+    Wait,
+    abandoned,
+    place,
+    requeues,
+)
+
+
+def next_step(situation: Situation, now: datetime) -> Step:
+    """What to do next about ``situation.advice``. Pure; one step; safe to stop after it."""
+    frozen = situation.advice.gates.first_closed()
+    if frozen is not None:
+        return abandoned(
+            Reason.NOT_PERMITTED, f"gate {frozen.name.value} was closed: {frozen.detail}"
+        )
+    view: JobView | None
+    match situation.look:
+        case Unknown(why=why):
+            return Wait(f"the scheduler cannot be seen: {why}", None, Reason.UNKNOWN_STATE)
+        case Absent():
+            view = None
+        case Known(value=snapshot):
+            view = snapshot.job(situation.advice.job_id)
+        case _:
+            assert_never(situation.look)
+    closed = situation.gates.first_closed()
+    if closed is not None:
+        step: Step = abandoned(
+            Reason.NOT_PERMITTED, f"gate {closed.name.value} has closed: {closed.detail}"
+        )
+    elif expired(situation, now):
+        step = abandoned(Reason.ADVICE_EXPIRED, "older than the age limit")
+    else:
+        step = _desired_step(situation, view, now)
+    if isinstance(step, Report) and view is not None:
+        return _after_letting_go(situation, view, now, step)
+    return step
+
+
+def expired(situation: Situation, now: datetime) -> bool:
+    """RELEASED and TERMINATED are durable; the rest ages from its last change of intent."""
+    if situation.advice.desired in DURABLE:
+        return False
+    limit = timedelta(seconds=situation.policy.advice_age_limit_s)
+    return now - situation.advice.desired_state_changed_at > limit
+
+
+def _desired_step(situation: Situation, view: JobView | None, now: datetime) -> Step:
+    match situation.advice.desired:
+        case DesiredState.RESTARTED:
+            return restart_step(situation, view, now)
+        case DesiredState.TERMINATED:
+            return terminate_step(situation, view, now)
+        case DesiredState.RELEASED:
+            return release_step(situation, view, now)
+        case DesiredState.CONSTRAINED:
+            return constrain_step(situation, view, now)
+        case _:
+            assert_never(situation.advice.desired)
+
+
+def hold_stands(situation: Situation, view: JobView, now: datetime) -> bool:
+    """Whether a hold that we took keeps the direct successor from starting."""
+    if not requeues(situation) or place(situation.advice, view) is not Place.SUCCESSOR:
+        return False
+    if view.state is not JobState.PENDING:
+        return False
+    waiting = view.eligible_at is None or view.eligible_at > now
+    return waiting or (view.held and JobFlag.SPECIAL_EXIT in view.flags)
+
+
+def _after_letting_go(situation: Situation, view: JobView, now: datetime, report: Report) -> Step:
+    """``report``, or what has to be let go before it may be given."""
+    if place(situation.advice, view) is Place.TURNING and requeues(situation):
+        return Wait("our requeue is under way: first it must be seen and let go")
+    if hold_stands(situation, view, now):
+        return _let_go(situation, view, now, report)
+    if place(situation.advice, view) is Place.SUCCESSOR and not view.ended:
+        fence = lift_fence(situation, view, now)
+        if fence is not None:
+            return fence
+    return report
+
+
+def _let_go(situation: Situation, view: JobView, now: datetime, report: Report) -> Step:
+    if situation.detail is None:
+        return Need(Fact.DETAIL)
+    if not isinstance(situation.detail, Known):
+        return Wait("the job's details cannot be read", None, Reason.UNKNOWN_STATE)
+    since = situation.pending_since or now
+    if now < since + timedelta(seconds=PENDING_SETTLE_S):
+        return Wait("one full second after pending", since + timedelta(seconds=PENDING_SETTLE_S))
+    if view.eligible_at is not None and view.eligible_at <= now:
+        step = release_or_wait(situation, view, now)
+        # An operator's hold on top of ours has taken its place: ours no longer decides anything.
+        return report if isinstance(step, Wait) and step.reason is Reason.OPERATOR_HOLD else step
+    if unanswered(situation, UPDATES, now) is not None:
+        return Wait("an update without an answer may still take effect")
+    resting = refused_until(situation, UPDATES, now)
+    if resting is not None:
+        return Wait(f"the scheduler refused the update: {resting[1]}", resting[0])
+    return Act(
+        Action(
+            ActionKind.UPDATE,
+            view.job_id,
+            f"let go before {report.reason.value}",
+            start_now=True,
+        )
+    )

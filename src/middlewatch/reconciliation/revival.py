@@ -1,0 +1,100 @@
+"""Has our requeue revived an attempt that had already completed, or that a person had stopped?
+
+Slurm puts finished jobs back in the queue without a word. Between the look that showed a job
+running and the command that requeues it, the job may complete or be cancelled; then the successor
+is work that nobody wants. The batch step's accounting record still says COMPLETED afterwards, and
+the end of the log says who was alive when.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from middlewatch.model.answer import Absent, Known, Unknown
+from middlewatch.model.attempt import EndedBy
+from middlewatch.model.scheduler import FAILURES, AccountingRecord, JobState
+from middlewatch.model.signal import Signal
+from middlewatch.reconciliation.situation import LogEnd, Situation, requeues
+
+ACCOUNTING_LAG_S = 3.0
+_REQUEUE_LINE = re.compile(r"CANCELLED AT \S+ DUE TO JOB REQUEUE")
+_CANCEL_LINE = re.compile(r"\*\*\* JOB \S+ ON \S+ CANCELLED AT \S+( DUE to SIGNAL [^*]+)? \*\*\*")
+_PERSONS = (EndedBy.OWNER, EndedBy.OPERATOR, EndedBy.SOMEBODY)
+
+
+def log_end(signals: Iterable[Signal]) -> LogEnd:
+    """What Slurm's own lines in the attempt's log say of its death; the last one counts."""
+    found = LogEnd.NOTHING
+    for signal in signals:
+        if _REQUEUE_LINE.search(signal.excerpt):
+            found = LogEnd.REQUEUED
+        elif _CANCEL_LINE.search(signal.excerpt):
+            found = LogEnd.CANCELLED
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Revival:
+    """``revived`` None: it cannot be told yet."""
+
+    revived: bool | None
+    why: str = ""
+
+
+NOT_REVIVED = Revival(False)
+
+
+def revival(situation: Situation, now: datetime) -> Revival:
+    """Judge from the stored end, the log's end and accounting. `Revival.revived` is None while
+    accounting is needed and lags or does not answer."""
+    ours = requeues(situation)
+    if not ours:
+        return NOT_REVIVED
+    requeue = ours[-1]
+    end = situation.attempt.end if situation.attempt else None
+    if end is not None and end.state is JobState.COMPLETED:
+        return Revival(True, "attempt had completed before our requeue reached it")
+    if end is not None and end.state is JobState.CANCELLED and end.by in _PERSONS:
+        return Revival(True, "attempt had been cancelled before our requeue reached it")
+    restartable = FAILURES | {JobState(word) for word in situation.advice.may_restart_after}
+    if end is not None and end.state in restartable and end.learned_at <= requeue.started_at:
+        return NOT_REVIVED
+    if situation.log_end is LogEnd.REQUEUED:
+        return NOT_REVIVED
+    if situation.log_end is LogEnd.CANCELLED:
+        return Revival(True, "the log says that the attempt was cancelled, not requeued")
+    return _by_accounting(situation, requeue.started_at, now)
+
+
+def _by_accounting(situation: Situation, requeued_at: datetime, now: datetime) -> Revival:
+    since = situation.pending_since or now
+    lagging = now < since + timedelta(seconds=ACCOUNTING_LAG_S)
+    match situation.accounting:
+        case None:
+            return Revival(None, "accounting has not been asked")
+        case Unknown(why=why):
+            return Revival(None, f"accounting does not answer ({why})")
+        case Absent():
+            return NOT_REVIVED
+        case Known(value=records):
+            record = next(
+                (r for r in records if r.submitted_at == situation.advice.submitted_at), None
+            )
+            if record is None or (record.batch_completed is None and lagging):
+                return Revival(None, "accounting lags") if lagging else NOT_REVIVED
+            return _of_record(record, requeued_at)
+
+
+def _of_record(record: AccountingRecord, requeued_at: datetime) -> Revival:
+    if record.cancelled_by is not None:
+        return Revival(True, f"accounting: cancelled by {record.cancelled_by}")
+    if record.state is JobState.COMPLETED and not record.requeued:
+        return Revival(True, "accounting: completed")
+    # A script that traps TERM and exits 0 also "completes" when our requeue kills it, but later.
+    before = record.batch_ended_at is None or record.batch_ended_at <= requeued_at
+    if record.batch_completed and before:
+        return Revival(True, "accounting: the batch script had completed with 0:0")
+    return NOT_REVIVED
