@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
-import os
 import pwd
 import shutil
 import signal
@@ -20,7 +19,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from middlewatch.lab import daemons, freeports, jobs
+from middlewatch.lab import commandlog, daemons, freeports, jobs
 from middlewatch.lab.config import Layout, Ports
 from middlewatch.lab.errors import LabError, NoLab
 from middlewatch.lab.patience import wait_for
@@ -157,8 +156,9 @@ class Cluster:
         user: str | None = None,
         check: bool = True,
         timeout: float | None = 60.0,
+        *,
         logged: bool = False,
-        input: str | None = None,
+        stdin: str | None = None,
         cwd: Path | None = None,
         env: Mapping[str, str] | None = None,
     ) -> subprocess.CompletedProcess[str]:
@@ -181,8 +181,8 @@ class Cluster:
             [found, *argv[1:]],
             env=environment,
             cwd=cwd or (self.home(user) if user else self.folder),
-            input=input,
-            stdin=subprocess.DEVNULL if input is None else None,
+            input=stdin,
+            stdin=subprocess.DEVNULL if stdin is None else None,
             capture_output=True,
             text=True,
             errors="replace",
@@ -215,20 +215,19 @@ class Cluster:
         """
         spec = self.spec
         user = user or spec.job_users[0]
-        environment = {}
-        if isinstance(job, jobs.TrainerOptions):
-            options = job.at(self.home(user))
-            text = jobs.script(options, self.layout.bin)
-            environment = {"MIDDLEWATCH_LAB_CONTROL": str(options.control)}
-        else:
-            text = job
+        options = job.at(self.home(user)) if isinstance(job, jobs.TrainerOptions) else None
+        text = jobs.script(options, self.layout.bin) if options else str(job)
         argv = ["sbatch", "--parsable"]
         if comment is not None:
             argv.append(f"--comment={comment}")
-        answer = self.run([*argv, *extra], user=user, input=text, env=environment)
+        answer = self.run([*argv, *extra], user=user, stdin=text)
         job_id = answer.stdout.strip().split(";")[0]
-        if isinstance(job, jobs.TrainerOptions):
-            note = {"user": user, "checkpoints": str(options.checkpoint_dir), "control": str(options.control)}
+        if options:
+            note = {
+                "user": user,
+                "checkpoints": str(options.checkpoint_dir),
+                "control": str(options.control),
+            }
             (self.layout.jobs / f"{job_id}.json").write_text(json.dumps(note) + "\n")
         return job_id
 
@@ -264,7 +263,18 @@ class Cluster:
     def accounting(self, job_id: str, fields: Sequence[str] = ACCOUNTING) -> list[dict[str, str]]:
         """Accounting's records of a job's attempts, oldest first."""
         answer = self.run(
-            ["sacct", "-D", "-X", "-n", "-P", "--delimiter=\x1f", "-j", job_id, "-o", ",".join(fields)]
+            [
+                "sacct",
+                "-D",
+                "-X",
+                "-n",
+                "-P",
+                "--delimiter=\x1f",
+                "-j",
+                job_id,
+                "-o",
+                ",".join(fields),
+            ]
         )
         rows = (line.split("\x1f") for line in answer.stdout.splitlines())
         return [dict(zip(fields, row, strict=True)) for row in rows]
@@ -323,6 +333,35 @@ class Cluster:
     def node_state(self, name: str) -> str:
         """``sinfo``'s long state of a node, for example ``idle``, ``mixed``, ``down*``."""
         return daemons.node_state(name, self.spec.prefix, self.env(logged=False))
+
+    def tidy(self) -> None:
+        """Put a lab in order after whatever was done to it: no jobs, no faults, all idle.
+
+        Returns when that is so; raises LabError otherwise.
+        """
+        commandlog.clear_faults(self.folder)
+        record = self.record()
+        for name in sorted(record.daemons, key=_stop_order, reverse=True):
+            if not send(record.daemons[name], signal.SIGCONT):
+                self.start_daemon(name, wait=not name.startswith("slurmd@"))
+        if self.run(["squeue", "-h", "-o", "%i"]).stdout.strip():
+            for user in (*record.spec.job_users, record.spec.operator, "root"):
+                self.run(["scancel", f"--user={user}"])
+        states: dict[str, str] = {}
+
+        def in_order() -> bool:
+            lines = self.run(["sinfo", "-h", "-N", "-o", "%N %T"]).stdout.splitlines()
+            states.update((line.split()[0], line.split()[1]) for line in lines)
+            off = [node for node, state in states.items() if state.startswith(("drain", "down"))]
+            if off:
+                self.run(
+                    ["scontrol", "update", f"nodename={','.join(off)}", "state=RESUME"], check=False
+                )
+            busy = self.run(["squeue", "-h", "-o", "%i"]).stdout.strip()
+            return not busy and set(states.values()) == {"idle"}
+
+        if not wait_for(in_order, timeout_s=60.0, every_s=0.2):
+            raise LabError(f"the lab is not in order after 60 s: {states}")
 
     # --------------------------------------------------------------------------------- end
 

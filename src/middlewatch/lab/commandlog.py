@@ -72,7 +72,9 @@ class Command:
 def install(layout: Layout, prefix: tuple[str, ...] = ()) -> None:
     """Write the stand-ins into the lab's ``bin/`` and the empty logs that they append to."""
     text = resources.files("middlewatch.lab").joinpath("recorder.pl").read_text()
-    quoted = ", ".join("'" + word.replace("\\", "\\\\").replace("'", "\\'") + "'" for word in prefix)
+    quoted = ", ".join(
+        "'" + word.replace("\\", "\\\\").replace("'", "\\'") + "'" for word in prefix
+    )
     folder = str(layout.folder).replace("\\", "\\\\").replace("'", "\\'")
     text = (
         text.replace("@FOLDER@", folder)

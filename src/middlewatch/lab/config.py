@@ -94,6 +94,7 @@ def slurm_conf(spec: LabSpec, layout: Layout, ports: Ports, host: str) -> str:
     auth_info = f"socket={layout.munge_socket}"
     if spec.cred_expire is not None:
         auth_info += f",cred_expire={spec.cred_expire}"
+    passes = f"sched_interval={spec.sched_interval},bf_interval={spec.backfill_interval}"
     lines = [
         f"ClusterName={spec.cluster}",
         f"SlurmctldHost={host}(127.0.0.1)",
@@ -133,8 +134,7 @@ def slurm_conf(spec: LabSpec, layout: Layout, ports: Ports, host: str) -> str:
         f"AccountingStoragePort={ports.slurmdbd}",
         "JobAcctGatherType=jobacct_gather/linux",
         "JobAcctGatherFrequency=30",
-        f"SchedulerParameters=sched_interval={spec.sched_interval},"
-        f"bf_interval={spec.backfill_interval}",
+        f"SchedulerParameters={passes}",
     ]
     if spec.accounting_store_flags:
         lines.append(f"AccountingStoreFlags={','.join(spec.accounting_store_flags)}")
@@ -156,11 +156,11 @@ def _partitions(spec: LabSpec) -> list[str]:
     names = spec.node_names
     train = names[:-1] or names
     common = "MaxTime=INFINITE State=UP"
+    low, high = f"{common} PriorityTier=1", f"{common} PriorityTier=10"
     return [
-        f"PartitionName=train Nodes={','.join(train)} Default=YES {common} PriorityTier=1 "
-        "PreemptMode=REQUEUE",
-        f"PartitionName=spare Nodes={names[-1]} {common} PriorityTier=1 PreemptMode=CANCEL",
-        f"PartitionName=urgent Nodes={','.join(names)} {common} PriorityTier=10 PreemptMode=OFF",
+        f"PartitionName=train Nodes={','.join(train)} Default=YES {low} PreemptMode=REQUEUE",
+        f"PartitionName=spare Nodes={names[-1]} {low} PreemptMode=CANCEL",
+        f"PartitionName=urgent Nodes={','.join(names)} {high} PreemptMode=OFF",
     ]
 
 

@@ -71,11 +71,16 @@ def daemon(name: str, spec: LabSpec, layout: Layout, ports: Ports) -> Daemon:
         return Daemon(
             name,
             (
-                absolute("munged"), "--foreground", "--force", "--num-threads=2",
-                f"--key-file={layout.munge}/key", f"--socket={layout.munge_socket}",
-                f"--pid-file={layout.munge}/pid", f"--log-file={layout.munge}/log",
+                absolute("munged"),
+                "--foreground",
+                "--force",
+                "--num-threads=2",
+                f"--key-file={layout.munge}/key",
+                f"--socket={layout.munge_socket}",
+                f"--pid-file={layout.munge}/pid",
+                f"--log-file={layout.munge}/log",
                 f"--seed-file={layout.munge}/seed",
-            ),  # fmt: skip
+            ),
             layout.log / "munged.log",
             lambda: succeeds((absolute("munge"), "-n", "-S", str(layout.munge_socket)), env),
             10.0,
@@ -84,14 +89,22 @@ def daemon(name: str, spec: LabSpec, layout: Layout, ports: Ports) -> Daemon:
         return Daemon(
             name,
             (
-                absolute("mariadbd"), "--no-defaults", "--user=mysql",
-                f"--datadir={layout.database}", f"--socket={layout.database_socket}",
-                f"--port={ports.mariadbd}", "--bind-address=127.0.0.1",
-                f"--pid-file={layout.database}/pid", "--innodb-buffer-pool-size=32M",
-                "--innodb-log-file-size=8M", "--innodb-flush-log-at-trx-commit=2",
-                "--innodb-lock-wait-timeout=900", "--performance-schema=OFF",
-                "--skip-log-bin", "--skip-name-resolve",
-            ),  # fmt: skip
+                absolute("mariadbd"),
+                "--no-defaults",
+                "--user=mysql",
+                f"--datadir={layout.database}",
+                f"--socket={layout.database_socket}",
+                f"--port={ports.mariadbd}",
+                "--bind-address=127.0.0.1",
+                f"--pid-file={layout.database}/pid",
+                "--innodb-buffer-pool-size=32M",
+                "--innodb-log-file-size=8M",
+                "--innodb-flush-log-at-trx-commit=2",
+                "--innodb-lock-wait-timeout=900",
+                "--performance-schema=OFF",
+                "--skip-log-bin",
+                "--skip-name-resolve",
+            ),
             layout.log / "mariadbd.log",
             lambda: succeeds(database_client(layout, "select 1"), env),
             30.0,
@@ -161,15 +174,22 @@ def await_service(which: Daemon, running: Process) -> None:
     if wait_for(answered, which.timeout_s) and not ended:
         return
     what = "ended" if ended else f"does not answer after {which.timeout_s:.0f} s"
-    raise NotReady(
-        f"{which.name} {what}\n{tail(which.log)}\n{tail(which.log.with_suffix('.out'))}"
-    )
+    raise NotReady(f"{which.name} {what}\n{tail(which.log)}\n{tail(which.log.with_suffix('.out'))}")
 
 
 def database_client(layout: Layout, statement: str) -> tuple[str, ...]:
     """Command that runs SQL as the database's own root, over its socket."""
     client = program("mariadb") or absolute("mysql")
-    return (client, "--no-defaults", "-u", "root", "-S", str(layout.database_socket), "-e", statement)
+    return (
+        client,
+        "--no-defaults",
+        "-u",
+        "root",
+        "-S",
+        str(layout.database_socket),
+        "-e",
+        statement,
+    )
 
 
 def succeeds(argv: tuple[str, ...], env: Mapping[str, str]) -> bool:

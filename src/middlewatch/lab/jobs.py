@@ -10,18 +10,21 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import subprocess
 import sys
 import sysconfig
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 
+from middlewatch.lab.config import Layout
+
 DEBIAN_PYTHON = Path("/usr/bin/python3")
 
 
 @dataclass(frozen=True, slots=True)
 class TrainerOptions:
-    """One job that runs the trainer. Times in seconds; see ``trainer.py --help`` for its options.
+    """One job that runs the trainer. Times in seconds; see ``bin/trainer --help`` for its options.
 
     ``comment`` is written as ``#SBATCH --comment`` (the opt-in). ``checkpoint_dir`` and
     ``control`` default to places below the user's folder in the lab, one per job name.
@@ -70,16 +73,30 @@ class TrainerOptions:
         )
 
 
-def install(bin_folder: Path) -> None:
-    """Put the trainer and ``lab-python`` into the lab's ``bin/``."""
-    trainer = bin_folder / "trainer.py"
-    trainer.write_text(resources.files("middlewatch.lab").joinpath("trainer.py").read_text())
-    trainer.chmod(0o755)
-    python = bin_folder / "lab-python"
-    if DEBIAN_PYTHON.exists():
+def install(layout: Layout) -> None:
+    """Put the trainer and an interpreter into the lab: ``bin/trainer`` and ``bin/lab-python``."""
+    package = layout.folder / "lib" / "trainer"
+    package.mkdir(parents=True)
+    for source in resources.files("middlewatch.lab.trainer").iterdir():
+        if source.name.endswith(".py"):
+            (package / source.name).write_text(source.read_text())
+    python = layout.bin / "lab-python"
+    if _suits(DEBIAN_PYTHON):
         python.symlink_to(DEBIAN_PYTHON)
     else:
-        _copy_interpreter(bin_folder.parent / "python", python)
+        _copy_interpreter(layout.folder / "python", python)
+    trainer = layout.bin / "trainer"
+    trainer.write_text(
+        "#!/bin/sh\n"
+        f"export PYTHONPATH={shlex.quote(str(package.parent))} PYTHONDONTWRITEBYTECODE=1\n"
+        f'exec {shlex.quote(str(python))} -m trainer "$@"\n'
+    )
+    trainer.chmod(0o755)
+
+
+def _suits(python: Path) -> bool:
+    check = [str(python), "-c", "import sys; sys.exit(sys.version_info < (3, 10))"]
+    return python.exists() and subprocess.run(check, check=False).returncode == 0
 
 
 def _copy_interpreter(folder: Path, launcher: Path) -> None:
@@ -97,7 +114,9 @@ def _copy_interpreter(folder: Path, launcher: Path) -> None:
     for file in shared.glob("libpython*.so*"):
         shutil.copy2(file, folder / "lib" / file.name)
     for path in folder.rglob("*"):
-        path.chmod(path.stat().st_mode | (0o555 if path.is_dir() or os.access(path, os.X_OK) else 0o444))
+        path.chmod(
+            path.stat().st_mode | (0o555 if path.is_dir() or os.access(path, os.X_OK) else 0o444)
+        )
     launcher.write_text(
         "#!/bin/sh\n"
         f"export LD_LIBRARY_PATH={shlex.quote(str(folder / 'lib'))}\n"
@@ -163,8 +182,7 @@ def _quoted(value: str) -> str:
 
 def _command(options: TrainerOptions, bin_folder: Path) -> list[str]:
     words = [
-        str(bin_folder / "lab-python"),
-        str(bin_folder / "trainer.py"),
+        str(bin_folder / "trainer"),
         f"--checkpoint-dir={options.checkpoint_dir}",
         f"--control={options.control}",
         f"--steps={options.steps}",

@@ -93,8 +93,9 @@ def _start(cluster: Cluster, spec: LabSpec, say: Callable[[str], None]) -> None:
     ports = Ports(chosen[0], chosen[1], chosen[2], chosen[3:])
     password = _random(16).hex()
     say(f"Slurm {version}, {spec.nodes} nodes, in {cluster.folder}")
-    _write_files(spec, layout, ports, host, version, password)
-    cluster.write(Record(spec, ports, host, version))
+    record = Record(spec, ports, host, version)
+    _write_files(layout, record, password)
+    cluster.write(record)
     database.create(layout)
     cluster.start_daemon("munged", wait=False)
     cluster.start_daemon("mariadbd")
@@ -149,9 +150,8 @@ def _version(spec: LabSpec) -> str:
     return words[-1]
 
 
-def _write_files(
-    spec: LabSpec, layout: Layout, ports: Ports, host: str, version: str, password: str
-) -> None:
+def _write_files(layout: Layout, record: Record, password: str) -> None:
+    spec, ports = record.spec, record.ports
     slurm = ("slurm", "slurm")
     for folder, mode, owner in (
         (layout.slurm_conf.parent, 0o755, None),
@@ -174,13 +174,13 @@ def _write_files(
     key = layout.munge / "key"
     key.touch(mode=0o600)
     key.write_bytes(_random(128))
-    layout.slurm_conf.write_text(config.slurm_conf(spec, layout, ports, host))
-    layout.cgroup_conf.write_text(config.cgroup_conf(version))
+    layout.slurm_conf.write_text(config.slurm_conf(spec, layout, ports, record.host))
+    layout.cgroup_conf.write_text(config.cgroup_conf(record.version))
     layout.slurmdbd_conf.touch(mode=0o600)
     layout.slurmdbd_conf.write_text(config.slurmdbd_conf(spec, layout, ports, password))
     shutil.chown(layout.slurmdbd_conf, *slurm)
     commandlog.install(layout, spec.prefix)
-    jobs.install(layout.bin)
+    jobs.install(layout)
 
 
 def _folder(path: Path, mode: int, owner: tuple[str, str | int] | None) -> None:

@@ -34,11 +34,25 @@ def processes_of(folder: Path) -> tuple[Process, ...]:
         if pid in spared:
             continue
         env = environment(pid)
-        if env.get(MARK.encode()) == mark or (
-            b"SLURM_JOB_ID" in env and env.get(b"SLURM_CONF") == conf
+        if (
+            env.get(MARK.encode()) == mark
+            or (b"SLURM_JOB_ID" in env and env.get(b"SLURM_CONF") == conf)
+            or _step_daemon_of(pid, folder)
         ):
             roots.append(pid)
     return tuple(found for found in with_descendants(roots) if found.pid not in spared)
+
+
+def _step_daemon_of(pid: int, folder: Path) -> bool:
+    """A slurmstepd writes its title over its environment; its log betrays it."""
+    words = command_line(pid)
+    if not words or not words[0].startswith("slurmstepd:"):
+        return False
+    try:
+        files = [str(entry.readlink()) for entry in Path(f"/proc/{pid}/fd").iterdir()]
+    except OSError:
+        return False
+    return any(file.startswith(f"{folder}/log/") for file in files)
 
 
 def step_daemons(folder: Path, job_id: str | None = None) -> tuple[Process, ...]:

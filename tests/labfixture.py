@@ -1,0 +1,82 @@
+"""A real Slurm for tests: one for the whole session, started at its first use, and fresh ones.
+
+`slurm_lab` is the lab of the session (six nodes) as it is; `lab` is the same, put in order before
+the test (no jobs, all nodes idle, all daemons running, command log empty) and after it;
+`fresh_lab` makes a lab of the test's own: `fresh_lab(nodes=2, cred_expire=15)`.
+Tests that use them carry `@pytest.mark.slurm`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from middlewatch.lab import commandlog, packages
+from middlewatch.lab.cluster import Cluster
+from middlewatch.lab.errors import NoLab
+from middlewatch.lab.spec import FOLDERS, LabSpec
+from middlewatch.lab.start import up
+
+FreshLab = Callable[..., Cluster]
+
+
+@pytest.fixture(scope="session")
+def slurm_lab() -> Iterator[Cluster]:
+    """The session's lab: six nodes, `train` has five of them."""
+    require_slurm()
+    take_down_what_killed_sessions_left()
+    cluster = up(LabSpec(name=f"test-{os.getpid()}", nodes=6))
+    try:
+        yield cluster
+    finally:
+        cluster.down()
+
+
+@pytest.fixture
+def lab(slurm_lab: Cluster) -> Iterator[Cluster]:
+    """The session's lab in order: idle, with nothing in its command log and no fault injected."""
+    slurm_lab.tidy()
+    commandlog.clear(slurm_lab.folder)
+    yield slurm_lab
+    slurm_lab.tidy()
+
+
+@pytest.fixture
+def fresh_lab() -> Iterator[FreshLab]:
+    """Makes labs that belong to one test; arguments are the fields of `LabSpec`."""
+    require_slurm()
+    made: list[Cluster] = []
+    numbers = itertools.count(1)
+
+    def make(**fields: Any) -> Cluster:
+        name = fields.pop("name", f"test-{os.getpid()}-{next(numbers)}")
+        cluster = up(LabSpec(name=name, **{"nodes": 2, **fields}))
+        made.append(cluster)
+        return cluster
+
+    yield make
+    for cluster in made:
+        with contextlib.suppress(NoLab):
+            cluster.down()
+
+
+def require_slurm() -> None:
+    """Skip, with the reason, where no lab can run."""
+    state = packages.available()
+    if not state.ok:
+        pytest.skip(state.reason)
+
+
+def take_down_what_killed_sessions_left() -> None:
+    """A test session that was killed cannot clean up; the next one does."""
+    for folder in FOLDERS.glob("middlewatch-lab-test-*"):
+        pid = folder.name.removeprefix("middlewatch-lab-test-").split("-")[0]
+        if pid.isdigit() and not Path(f"/proc/{pid}").exists():
+            with contextlib.suppress(NoLab):
+                Cluster(folder).down()
