@@ -1,0 +1,291 @@
+"""What can be set, each with its default and its sentence, in one place.
+
+The records below are the whole list: the loader (``loading``), ``config show`` and
+docs/settings.md are made from them. A field whose name ends in ``_s`` is a duration: its key in
+the file is the name without ``_s``, and its value a number of seconds or text such as "10m".
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import ipaddress
+import re
+import typing
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from middlewatch.model.gates import Mode
+from middlewatch.model.policy import Policy
+
+V = TypeVar("V")
+PORT = 8642
+ENVIRONMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
+
+
+def _key(default: V, text: str, low: float = 0.0, high: float = 1e9) -> V:
+    return field(default=default, metadata={"text": text, "low": low, "high": high})
+
+
+class LogFormat(StrEnum):
+    AUTO = "auto"
+    HUMAN = "human"
+    JSON = "json"
+    LOGFMT = "logfmt"
+
+
+class LogLevel(StrEnum):
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class DeploymentSettings:
+    environment: str = _key(
+        "prod", "the site's name for this cluster; jobs name it in their opt-in"
+    )
+    mode: Mode = _key(
+        Mode.MONITOR, "`monitor` writes down what it would do; `action` may change jobs"
+    )
+    acknowledge_scheduler_actions: bool = _key(
+        False, "must be true before any command that changes a job is issued"
+    )
+    partitions: tuple[str, ...] = _key(
+        (), "partitions whose jobs may be changed; none by default, `*` means all"
+    )
+    cluster_name: str = _key(
+        "", "Slurm's ClusterName that we own; empty: the one seen at the first start, then kept"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmSettings:
+    bin_dir: str = _key("", "where Slurm's commands lie; empty: on PATH")
+    conf: str = _key("", "SLURM_CONF for those commands; empty: as the environment has it")
+    look_deadline_s: float = _key(10.0, "a command that only looks is given up after this", 0.5)
+    command_deadline_s: float = _key(
+        20.0, "a command that changes something is killed after this", 1.0
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class StateSettings:
+    directory: str = _key(
+        "",
+        "database, socket, journal and tokens; empty: /var/lib/middlewatch for root, else "
+        "$XDG_STATE_HOME/middlewatch",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class GatewaySettings:
+    bind: str = _key("127.0.0.1", "address to serve on; any but a loopback one needs TLS")
+    port: int = _key(PORT, "port to serve on; 0 takes a free one", 0, 65535)
+    socket: str = _key("", "Unix socket for local clients; empty: api.sock in the state directory")
+    tls_cert: str = _key("", "PEM file with the certificate chain")
+    tls_key: str = _key("", "PEM file with its key")
+    tls_terminated_elsewhere: bool = _key(False, "a proxy in front of us speaks TLS")
+    insecure: bool = _key(False, "no authentication at all: demos on a loopback address only")
+    grpc: bool = _key(True, "serve gRPC as well")
+    grpc_port: int = _key(0, "port for gRPC; 0: no TCP port, the Unix socket only", 0, 65535)
+
+
+@dataclass(frozen=True, slots=True)
+class WatcherSettings:
+    interval_s: float = _key(1.0, "between two listings of the cluster", 0.05)
+    scan_interval_s: float = _key(0.25, "between two looks at the logs", 0.05)
+
+
+@dataclass(frozen=True, slots=True)
+class ManagerSettings:
+    interval_s: float = _key(1.0, "between two rounds without a hint", 0.05)
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerSettings:
+    interval_s: float = _key(0.5, "between two looks while advice is active", 0.05)
+    drain_limit_s: float = _key(
+        60.0, "how long a clean stop waits until nothing of ours holds a job"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class WatchdogSettings:
+    enabled: bool = _key(True, "start the watchdog beside `up`")
+    mode: Mode = _key(
+        Mode.ACTION,
+        "its own mode: `action` undoes what our journal says is ours and stands too long, "
+        "`monitor` only says so",
+    )
+    interval_s: float = _key(5.0, "between two rounds", 0.1)
+    max_hold_s: float = _key(600.0, "no hold of ours may stand longer than this", 1.0)
+    grace_s: float = _key(30.0, "without a sign of life for this long, `up` counts as dead", 1.0)
+    spread_s: float = _key(10.0, "overdue jobs are let go over this long, not all at once")
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    format: LogFormat = _key(
+        LogFormat.AUTO, "`auto`: for people on a terminal, JSON elsewhere; or human, json, logfmt"
+    )
+    level: LogLevel = _key(LogLevel.INFO, "debug, info, warning or error")
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSettings:
+    url: str = _key("", "where reading commands ask; empty: the Unix socket, then the bind address")
+    token_file: str = _key(
+        "", "file with the token for `url`; empty: `token` in the state directory"
+    )
+    timeout_s: float = _key(10.0, "an answer that takes longer is given up", 0.1)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything that was set, as the services are given it."""
+
+    deployment: DeploymentSettings = DeploymentSettings()
+    slurm: SlurmSettings = SlurmSettings()
+    state: StateSettings = StateSettings()
+    gateway: GatewaySettings = GatewaySettings()
+    policy: Policy = Policy()
+    watcher: WatcherSettings = WatcherSettings()
+    manager: ManagerSettings = ManagerSettings()
+    controller: ControllerSettings = ControllerSettings()
+    watchdog: WatchdogSettings = WatchdogSettings()
+    log: LogSettings = LogSettings()
+    client: ClientSettings = ClientSettings()
+
+
+POLICY_TEXTS: Mapping[str, str] = {
+    "attempts_without_checkpoint": "our restarts in a row without a new complete checkpoint, then stop",
+    "max_restarts": "our restarts of one job, then stop",
+    "restart_on_time_limit": "restart what met its time limit",
+    "restart_on_preemption": "restart what was pre-empted",
+    "restart_after_person_cancelled": "restart what a person cancelled",
+    "restart_on_application_failure": "restart what failed by its own fault",
+    "act_on_silence": "let silence count, with a witness besides it, against a running attempt",
+    "max_exclusions": "nodes that we exclude for one job at most",
+    "min_spare_nodes": "usable nodes that a partition must keep beyond what the job needs",
+    "advice_age_limit_s": "a restart that did not come about in this time is given up",
+    "drain_wait_s": "how long a successor waits for the end of the log to be read",
+    "grace_floor_s": "shortest time without progress, after a failure line, that counts",
+    "silence_floor_s": "shortest silence that counts as a hang",
+    "first_step_limit_s": "silence before the first step that counts as a hang",
+    "signal_cap": "signals stored for each pattern and attempt; more are counted",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class KeySpec:
+    """One thing that can be set. ``attribute`` is the field, ``key`` its name for people."""
+
+    section: str
+    key: str
+    attribute: str
+    kind: type
+    """bool, int, float (a duration), str, tuple (of str), or a StrEnum."""
+    default: Any
+    text: str
+    low: float
+    high: float
+
+    @property
+    def duration(self) -> bool:
+        return self.attribute.endswith("_s")
+
+    @property
+    def variable(self) -> str:
+        return f"MIDDLEWATCH_{self.section}_{self.key}".upper()
+
+
+def specs() -> Iterator[KeySpec]:
+    """All keys, in the order of the records."""
+    sections = typing.get_type_hints(Settings)
+    for section, record in sections.items():
+        hints = typing.get_type_hints(record)
+        for item in dataclasses.fields(record):
+            if record is Policy and item.name == "version":
+                continue
+            hint = hints[item.name]
+            kind = tuple if typing.get_origin(hint) is not None else hint
+            yield KeySpec(
+                section=section,
+                key=item.name.removesuffix("_s"),
+                attribute=item.name,
+                kind=kind,
+                default=item.default,
+                text=item.metadata.get("text") or POLICY_TEXTS.get(item.name, ""),
+                low=item.metadata.get("low", 0.0),
+                high=item.metadata.get("high", 1e9),
+            )
+
+
+def is_loopback(address: str) -> bool:
+    """Whether only this machine can reach the address."""
+    if address == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(address.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def contradictions(settings: Settings) -> Iterator[tuple[str, str, str]]:
+    """Combinations that cannot be meant: (section, key, sentence)."""
+    gateway, deployment = settings.gateway, settings.deployment
+    if not ENVIRONMENT.match(deployment.environment):
+        yield (
+            "deployment",
+            "environment",
+            f"{deployment.environment[:80]!r} is no name (letters, digits, . - _, at most 63)",
+        )
+    if bool(gateway.tls_cert) != bool(gateway.tls_key):
+        missing = "tls_key" if gateway.tls_cert else "tls_cert"
+        yield "gateway", missing, "tls_cert and tls_key go together; one is missing"
+    open_to_all = not is_loopback(gateway.bind)
+    protected = bool(gateway.tls_cert) or gateway.tls_terminated_elsewhere
+    if open_to_all and not protected:
+        needed = "tls_cert and tls_key, or tls_terminated_elsewhere = true where a proxy does it"
+        yield "gateway", "bind", f"{gateway.bind} can be reached from elsewhere: set {needed}"
+    if gateway.insecure and open_to_all:
+        yield "gateway", "insecure", f"refused on {gateway.bind}: only a loopback address"
+    if gateway.insecure and deployment.mode is not Mode.MONITOR:
+        yield "gateway", "insecure", 'refused with mode "action": only monitor'
+    policy = settings.policy
+    if policy.attempts_without_checkpoint < 1:
+        yield "policy", "attempts_without_checkpoint", "at least 1"
+    if policy.signal_cap < 1:
+        yield "policy", "signal_cap", "at least 1"
+    if settings.watchdog.grace_s <= settings.watchdog.interval_s:
+        yield (
+            "watchdog",
+            "grace",
+            "must be longer than watchdog.interval, or one late look is a death",
+        )
+
+
+def cautions(settings: Settings) -> Iterator[str]:
+    """Combinations that are allowed and probably not what was meant, as sentences."""
+    deployment = settings.deployment
+    if deployment.mode is Mode.ACTION:
+        if not deployment.acknowledge_scheduler_actions:
+            yield (
+                'deployment.mode is "action", but acknowledge_scheduler_actions is false: '
+                "no job will be changed"
+            )
+        if not deployment.partitions:
+            yield (
+                'deployment.mode is "action", but deployment.partitions is empty: '
+                "no job will be changed"
+            )
+        if not settings.watchdog.enabled or settings.watchdog.mode is Mode.MONITOR:
+            yield (
+                'deployment.mode is "action" without an acting watchdog: if we die, nobody lets '
+                "go what we hold"
+            )
+    if settings.gateway.insecure:
+        yield "gateway.insecure: ANYBODY ON THIS MACHINE may read and write everything"
