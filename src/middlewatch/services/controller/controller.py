@@ -1,0 +1,408 @@
+"""The controller: looks at the scheduler, takes one action for each advice, looks again.
+
+It is level-triggered: each tick starts from the advice that is active and from what the scheduler
+shows now, never from what an earlier tick meant to do. Before a command that could leave
+something behind, a journal line is on disk and a record in the store; after it, the answer. A
+process killed between any two of these leaves a state from which the next one goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from middlewatch.model.action import ActionKind
+from middlewatch.model.advice import Advice, Disposition, RefusedReport, Status, reported
+from middlewatch.model.answer import Answer, Known, Unknown
+from middlewatch.model.attempt import Attempt
+from middlewatch.model.change import Change, Lease
+from middlewatch.model.gates import Deployment
+from middlewatch.model.journal import JournalEntry
+from middlewatch.model.milestone import MilestoneKind
+from middlewatch.model.policy import Policy
+from middlewatch.model.scheduler import ClusterFacts, JobState, JobView, Snapshot
+from middlewatch.ports.clock import Clock
+from middlewatch.ports.errors import Conflict, PortError
+from middlewatch.ports.journal import Journal
+from middlewatch.ports.scheduler import Scheduler
+from middlewatch.ports.store import Store
+from middlewatch.reconciliation.exclusions import impossible, users_own
+from middlewatch.reconciliation.in_flight import SETTLE_MARGIN_S, fence_stands
+from middlewatch.reconciliation.plan import hold_stands, next_step
+from middlewatch.reconciliation.situation import (
+    Act,
+    Fact,
+    Need,
+    Place,
+    Report,
+    Situation,
+    Wait,
+    place,
+    requeues,
+)
+from middlewatch.services.controller import record
+from middlewatch.services.controller.gather import (
+    Asked,
+    end_to_store,
+    fetched,
+    situation_for,
+    view_in,
+)
+
+PAGE = 250
+LOOK_MAX_AGE = timedelta(seconds=1)
+NEW_WORK = frozenset({ActionKind.REQUEUE, ActionKind.REQUEUE_HOLD, ActionKind.CANCEL})
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerConfig:
+    """Durations in seconds. ``deadline_s`` bounds each command; ``lease_s`` must outlast it."""
+
+    deadline_s: float = 15.0
+    lease_s: float = 60.0
+    max_hold_s: float = 300.0
+    facts_age_s: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerReport:
+    """What a tick did. ``again`` asks for the next tick soon: something was set in motion."""
+
+    leader: bool
+    active: int = 0
+    actions: int = 0
+    outcomes: int = 0
+    standing: int = 0
+    again: bool = False
+    problem: str = ""
+
+
+@dataclass(slots=True)
+class _Round:
+    """One tick's common ground, and what has come of it so far."""
+
+    lease: Lease
+    facts: ClusterFacts
+    now: datetime
+    draining: bool
+    entries: tuple[JournalEntry, ...]
+    actions: int = 0
+    outcomes: int = 0
+    standing: int = 0
+    again: bool = False
+    problems: list[str] = field(default_factory=list)
+
+
+class Controller:
+    """One cluster's controller. All arguments are ports or frozen settings.
+
+    ``on_error`` is called once for each advice that failed in a tick, with a sentence.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        scheduler: Scheduler,
+        journal: Journal,
+        clock: Clock,
+        deployment: Deployment,
+        policy: Policy,
+        holder: str,
+        config: ControllerConfig | None = None,
+        on_error: Callable[[str, Exception], None] | None = None,
+    ) -> None:
+        self._store = store
+        self._scheduler = scheduler
+        self._journal = journal
+        self._clock = clock
+        self._deployment = deployment
+        self._policy = policy
+        self._holder = holder
+        self._config = config or ControllerConfig()
+        if self._config.lease_s <= self._config.deadline_s:
+            raise ValueError("lease_s must outlast deadline_s: a leader kills its command first")
+        self._on_error = on_error
+        self._facts: tuple[ClusterFacts, datetime] | None = None
+        self._pending_since: dict[str, datetime] = {}
+        self._lease_name = f"controller/{deployment.cluster.environment}"
+
+    def tick(self, now: datetime) -> ControllerReport:
+        """One round over the active advice of this controller's cluster."""
+        return self._run(now, draining=False)
+
+    def drain(self, now: datetime) -> bool:
+        """A round that starts nothing new and lets go what we hold. True when nothing stands."""
+        report = self._run(now, draining=True)
+        return report.leader and report.standing == 0 and not report.problem
+
+    def _run(self, now: datetime, *, draining: bool) -> ControllerReport:
+        lease = self._store.acquire_lease(self._lease_name, self._holder, self._config.lease_s, now)
+        if lease is None:
+            return ControllerReport(leader=False)
+        active = self._active()
+        if not active:
+            self._pending_since.clear()
+            return ControllerReport(leader=True)
+        facts = self._current_facts(now)
+        if isinstance(facts, Unknown):
+            return ControllerReport(True, len(active), problem=facts.why, standing=len(active))
+        look = self._scheduler.look(sorted({a.job_id for a in active}))
+        tally = _Round(lease, facts, now, draining, self._journal.entries())
+        for advice in active:
+            try:
+                self._handle(advice, look, tally)
+            except Conflict:
+                # Somebody wrote meanwhile: the next round starts from what stands now.
+                tally.again = True
+                tally.standing += 1
+            except PortError as error:
+                tally.standing += 1
+                tally.problems.append(f"{advice.job_id}: {error}")
+                self._tell(advice, error)
+        return ControllerReport(
+            leader=True,
+            active=len(active),
+            actions=tally.actions,
+            outcomes=tally.outcomes,
+            standing=tally.standing,
+            again=tally.again,
+            problem="; ".join(tally.problems)[:500],
+        )
+
+    def _active(self) -> tuple[Advice, ...]:
+        found: list[Advice] = []
+        after = 0
+        while page := self._store.advice_page(True, after, PAGE, self._deployment.cluster):
+            found.extend(advice for _, advice in page)
+            after = page[-1][0]
+            if len(page) < PAGE:
+                break
+        return tuple(found)
+
+    def _current_facts(self, now: datetime) -> ClusterFacts | Unknown:
+        if self._facts is not None:
+            known, at = self._facts
+            if now - at < timedelta(seconds=self._config.facts_age_s):
+                return known
+        match self._scheduler.facts():
+            case Known(value=facts):
+                self._facts = (facts, now)
+                return facts
+            case Unknown() as unknown:
+                # The time-outs of a scheduler change with its configuration, not with its moods.
+                return self._facts[0] if self._facts else unknown
+            case _:
+                return Unknown("the scheduler says nothing of itself", now)
+
+    def _tell(self, advice: Advice, error: Exception) -> None:
+        if self._on_error is not None:
+            self._on_error(f"advice {advice.job_id}-{advice.attempt_index}", error)
+
+    # ------------------------------------------------------------------ one advice
+
+    def _handle(self, advice: Advice, look: Answer[Snapshot], tick: _Round) -> None:
+        view = view_in(look, advice)
+        attempt = self._store_end(self._store.attempt(advice.attempt_id), advice, view, tick)
+        self._note_sightings(advice, look, view, tick)
+        asked = Asked()
+        now = tick.now
+        for _ in range(6):
+            situation = self._situation(advice, look, asked, attempt, tick)
+            step = next_step(situation, now)
+            match step:
+                case Need(fact=fact):
+                    asked = fetched(self._scheduler, asked, fact, advice.job_id)
+                    continue
+                case Act(action=action) if asked.detail is None and action.kind in NEW_WORK:
+                    # The job's own opt-in is read again before anything new is done to it.
+                    asked = fetched(self._scheduler, asked, Fact.DETAIL, advice.job_id)
+                    continue
+                case Act() if self._stale(look):
+                    look = self._scheduler.look([advice.job_id])
+                    now = self._clock.now()
+                    view = view_in(look, advice)
+                    continue
+                case Act(action=action):
+                    if tick.draining and action.kind in NEW_WORK and not requeues(situation):
+                        # (A cancel of what our own requeue revived is no new work.)
+                        return
+                    self._act(situation, step, view, tick)
+                case Report():
+                    self._report(situation, step, view, tick)
+                case Wait():
+                    self._wait(situation, step, tick)
+            tick.standing += self._stands(situation, view, now, step)
+            return
+        tick.again = True
+
+    def _stale(self, look: Answer[Snapshot]) -> bool:
+        return isinstance(look, Known) and self._clock.now() - look.as_of > LOOK_MAX_AGE
+
+    def _situation(
+        self,
+        advice: Advice,
+        look: Answer[Snapshot],
+        asked: Asked,
+        attempt: Attempt | None,
+        tick: _Round,
+    ) -> Situation:
+        return situation_for(
+            advice,
+            look,
+            asked,
+            store=self._store,
+            deployment=self._deployment,
+            facts=tick.facts,
+            policy=self._policy,
+            entries=tick.entries,
+            attempt=attempt,
+            pending_since=self._pending_since.get(advice.attempt_id),
+            partition_nodes=self._partition_nodes(attempt, view_in(look, advice)),
+            deadline_s=self._config.deadline_s,
+        )
+
+    def _partition_nodes(
+        self, attempt: Attempt | None, view: JobView | None
+    ) -> tuple[str, ...] | None:
+        if attempt is None or view is None or not impossible(view):
+            return None
+        partitions = self._scheduler.partitions()
+        if not isinstance(partitions, Known):
+            return None
+        usable: set[str] = set()
+        for partition in partitions.value:
+            if partition.name in attempt.partitions:
+                usable |= set(partition.usable)
+        return tuple(sorted(usable)) or None
+
+    def _store_end(
+        self, attempt: Attempt | None, advice: Advice, view: JobView | None, tick: _Round
+    ) -> Attempt | None:
+        ended = end_to_store(attempt, advice, view, tick.now)
+        if ended is None:
+            return attempt
+        self._store.apply(Change(lease=tick.lease, now=tick.now, attempts=(ended,)))
+        return self._store.attempt(advice.attempt_id)
+
+    def _note_sightings(
+        self, advice: Advice, look: Answer[Snapshot], view: JobView | None, tick: _Round
+    ) -> None:
+        """Milestones that only a look can tell: held, and running."""
+        if not isinstance(look, Known):
+            return
+        if view is None or place(advice, view) is not Place.SUCCESSOR:
+            self._pending_since.pop(advice.attempt_id, None)
+            return
+        if view.state is JobState.PENDING:
+            first = advice.attempt_id not in self._pending_since
+            self._pending_since.setdefault(advice.attempt_id, look.as_of)
+            free = view.eligible_at is not None and view.eligible_at <= look.as_of
+            if not first or (free and not view.held):
+                return
+            kind, at = MilestoneKind.HELD, look.as_of
+        elif view.state is JobState.RUNNING and view.started_at is not None:
+            kind, at = MilestoneKind.RUNNING, view.started_at
+        else:
+            return
+        milestone = record.seen_milestone(advice, kind, at, look.as_of)
+        self._store.apply(Change(lease=tick.lease, now=tick.now, milestones=(milestone,)))
+
+    # ------------------------------------------------------------------ acting and recording
+
+    def _act(self, situation: Situation, step: Act, view: JobView | None, tick: _Round) -> None:
+        advice, action = situation.advice, step.action
+        if view is None:
+            return
+        started = self._clock.now()
+        if tick.lease.expires_at <= started + timedelta(seconds=self._config.deadline_s):
+            # Another leader could be elected while the command runs: renew first, next round.
+            tick.again = True
+            return
+        own: tuple[str, ...] = ()
+        if action.exclusions is not None and isinstance(situation.detail, Known):
+            own = users_own(situation, situation.detail.value)
+        entries = record.journal_entries(
+            action,
+            advice,
+            view,
+            cluster_name=self._deployment.owned_cluster_name,
+            user_exclusions=own,
+            now=started,
+            max_hold_s=self._config.max_hold_s,
+            settle_s=self._settle_s(situation.facts),
+        )
+        for entry in entries:
+            self._journal.append(entry)
+        intent = record.planned(advice, action, len(situation.actions), view, started)
+        self._store.apply(Change(lease=tick.lease, now=started, actions=(intent,)))
+        result = self._scheduler.perform(action, self._config.deadline_s)
+        done = record.performed(intent, result)
+        self._store.apply(
+            Change(
+                actions=(done,),
+                milestones=record.milestones_of(advice, done),
+                audit=(
+                    record.audit_of_action(advice, done, result.ended_at),
+                    *record.audit_of_lost_log(situation, action, view, result.ended_at),
+                ),
+            )
+        )
+        tick.actions += 1
+        tick.again = True
+
+    def _settle_s(self, facts: ClusterFacts) -> float:
+        return self._config.deadline_s + facts.message_timeout_s + SETTLE_MARGIN_S
+
+    def _report(
+        self, situation: Situation, step: Report, view: JobView | None, tick: _Round
+    ) -> None:
+        advice = situation.advice
+        status = Status(
+            advice.generation, step.disposition, step.reason, tick.now, step.detail, self._holder
+        )
+        self._write_status(advice, status, tick)
+        if situation.actions:
+            restarts = view.restarts if view is not None else advice.attempt_index + 1
+            self._journal.append(
+                record.settled(advice, self._deployment.owned_cluster_name, restarts, tick.now)
+            )
+        self._pending_since.pop(advice.attempt_id, None)
+        tick.outcomes += 1
+
+    def _wait(self, situation: Situation, step: Wait, tick: _Round) -> None:
+        advice = situation.advice
+        status = Status(
+            advice.generation, Disposition.PENDING, step.reason, tick.now, step.why, self._holder
+        )
+        self._write_status(advice, status, tick)
+        if requeues(situation):
+            # Something of ours is on its way: look again soon.
+            tick.again = True
+
+    def _write_status(self, advice: Advice, status: Status, tick: _Round) -> None:
+        try:
+            after = reported(advice, status)
+        except RefusedReport as error:
+            self._tell(advice, error)
+            return
+        if after is advice:
+            return
+        audit = record.audit_of_status(advice, status)
+        self._store.apply(Change(lease=tick.lease, now=tick.now, advice=(after,), audit=(audit,)))
+
+    @staticmethod
+    def _stands(
+        situation: Situation, view: JobView | None, now: datetime, step: Act | Report | Wait
+    ) -> int:
+        """1 where something of ours stands for this advice after the step, else 0."""
+        if isinstance(step, Report) or not situation.actions:
+            return 0
+        if isinstance(step, Act):
+            return 1
+        ours = bool(requeues(situation))
+        if view is None:
+            return int(ours and not isinstance(situation.look, Known))
+        standing = hold_stands(situation, view, now) or fence_stands(situation.actions)
+        return int(standing or (ours and place(situation.advice, view) is Place.TURNING))

@@ -1,0 +1,123 @@
+"""Reading everything that one decision looks at, and nothing that it did not ask for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from middlewatch.model.advice import Advice
+from middlewatch.model.answer import Answer, Known
+from middlewatch.model.attempt import Attempt, seen_again
+from middlewatch.model.gates import Deployment, Gate, GateName, Gates, gates_for
+from middlewatch.model.journal import JournalEntry, JournalKind
+from middlewatch.model.optin import read_comment
+from middlewatch.model.policy import Policy
+from middlewatch.model.scheduler import (
+    AccountingRecord,
+    ClusterFacts,
+    JobDetail,
+    JobView,
+    Snapshot,
+)
+from middlewatch.ports.scheduler import Scheduler
+from middlewatch.ports.store import Store
+from middlewatch.reconciliation.revival import log_end
+from middlewatch.reconciliation.situation import Fact, Place, Situation, place
+
+NOT_RECORDED = Gates(
+    (Gate(GateName.JOB_OPT_IN, False, "the attempt is not recorded: no opt-in is known"),)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Facts that a step asked for, fetched once per advice and tick."""
+
+    detail: Answer[JobDetail] | None = None
+    accounting: Answer[tuple[AccountingRecord, ...]] | None = None
+
+
+def view_in(look: Answer[Snapshot], advice: Advice) -> JobView | None:
+    return look.value.job(advice.job_id) if isinstance(look, Known) else None
+
+
+def fetched(scheduler: Scheduler, asked: Asked, fact: Fact, job_id: str) -> Asked:
+    match fact:
+        case Fact.DETAIL:
+            return replace(asked, detail=scheduler.detail(job_id))
+        case Fact.ACCOUNTING:
+            return replace(asked, accounting=scheduler.accounting(job_id))
+
+
+def gates_now(
+    deployment: Deployment,
+    attempt: Attempt | None,
+    look: Answer[Snapshot],
+    detail: Answer[JobDetail] | None,
+    failure_class: str,
+) -> Gates:
+    """The gates as they stand at this look; the job's own opt-in from its present comment where
+    it was read."""
+    if attempt is None:
+        return NOT_RECORDED
+    if isinstance(detail, Known):
+        opt_in = read_comment(detail.value.comment, deployment.cluster.environment)
+        attempt = replace(attempt, opt_in=opt_in)
+    name = look.value.cluster_name if isinstance(look, Known) else None
+    return gates_for(deployment, attempt, name, failure_class)
+
+
+def users_list(entries: tuple[JournalEntry, ...], job_id: str) -> tuple[str, ...] | None:
+    """The owner's own exclusions as the journal noted them before ours came, or None."""
+    for entry in reversed(entries):
+        if entry.kind is JournalKind.EXCLUDE and entry.job_id == job_id:
+            return entry.user_exclusions
+    return None
+
+
+def end_to_store(
+    attempt: Attempt | None, advice: Advice, view: JobView | None, now: datetime
+) -> Attempt | None:
+    """Attempt k with its end, where this look is the first to show it: older releases overwrite
+    it at the requeue, so it is stored before."""
+    if attempt is None or attempt.end is not None or view is None:
+        return None
+    if place(advice, view) is not Place.SAME:
+        return None
+    seen = seen_again(attempt, view, now)
+    return seen if seen.end is not None else None
+
+
+def situation_for(
+    advice: Advice,
+    look: Answer[Snapshot],
+    asked: Asked,
+    *,
+    store: Store,
+    deployment: Deployment,
+    facts: ClusterFacts,
+    policy: Policy,
+    entries: tuple[JournalEntry, ...],
+    attempt: Attempt | None,
+    pending_since: datetime | None,
+    partition_nodes: tuple[str, ...] | None,
+    deadline_s: float,
+) -> Situation:
+    signals = tuple(signal for _, signal in store.signals(advice.attempt_id))
+    return Situation(
+        advice=advice,
+        gates=gates_now(deployment, attempt, look, asked.detail, advice.failure_class),
+        look=look,
+        facts=facts,
+        policy=policy,
+        attempt=attempt,
+        progress=store.progress(advice.attempt_id),
+        log_end=log_end(signals),
+        actions=store.actions(advice.attempt_id),
+        detail=asked.detail,
+        accounting=asked.accounting,
+        pending_since=pending_since,
+        user_exclusions=users_list(entries, advice.job_id),
+        partition_nodes=partition_nodes,
+        deadline_s=deadline_s,
+    )
