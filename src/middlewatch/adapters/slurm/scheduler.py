@@ -1,0 +1,309 @@
+"""The scheduler port on a real Slurm, through its command line.
+
+Everything that is read here is either whole and unforgeable or it is `Unknown`, with the reason;
+every change is one command, answered, refused or without an answer. Standard library only: the
+watchdog uses the same adapter when everything else is dead.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import threading
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+
+from middlewatch.adapters.slurm import accounting, actions, cluster, detail
+from middlewatch.adapters.slurm.command import Commands, Finished
+from middlewatch.adapters.slurm.hostlist import HostLists
+from middlewatch.adapters.slurm.listing import Row, listing_argv, read_listing
+from middlewatch.adapters.slurm.words import NOTHING, checked_job_id
+from middlewatch.model.action import Action, Answered, CommandResult
+from middlewatch.model.answer import Absent, Answer, Known, Unknown
+from middlewatch.model.identity import ClusterId
+from middlewatch.model.scheduler import (
+    AccountingRecord,
+    ClusterFacts,
+    JobDetail,
+    PartitionView,
+    Snapshot,
+)
+from middlewatch.ports.clock import Clock
+from middlewatch.ports.errors import PortError, Refused
+
+_NO_SUCH_JOB = "Invalid job id specified"
+_SILENTLY_IGNORED = "Invalid job format specification"
+
+
+class SlurmScheduler:
+    """Implements `ports.scheduler.Scheduler`. May be shared by threads.
+
+    ``query_deadline_s`` kills a look that takes longer. ``facts_age_s`` is how long the cluster's
+    own description may be reused to name a snapshot and to judge whether a listing is filtered.
+    ``sees_all_jobs`` says whether this user sees other users' jobs where PrivateData hides them;
+    None: find out (root, SlurmUser, Operators and Administrators do).
+    """
+
+    def __init__(
+        self,
+        environment: ClusterId,
+        commands: Commands,
+        clock: Clock,
+        *,
+        query_deadline_s: float = 30.0,
+        facts_age_s: float = 30.0,
+        sees_all_jobs: bool | None = None,
+    ) -> None:
+        self.cluster = environment
+        self._commands = commands
+        self._clock = clock
+        self._deadline_s = query_deadline_s
+        self._facts_age = timedelta(seconds=facts_age_s)
+        self._sees_all = sees_all_jobs
+        self._hosts = HostLists(commands, query_deadline_s)
+        self._lock = threading.Lock()
+        self._facts: Known[ClusterFacts] | None = None
+        self._slurm_user: tuple[str, int] | None = None
+
+    # -------------------------------------------------------------------------- the cluster
+
+    def facts(self) -> Answer[ClusterFacts]:
+        done = self._ask(cluster.CONFIG_ARGV)
+        if done.exit_code != 0:
+            return self._unknown(done)
+        try:
+            config = cluster.read_config(done.stdout)
+            found = Known(cluster.facts_from(config), done.started_at)
+        except PortError as error:
+            return Unknown(f"scontrol show config: {error}", done.started_at)
+        with self._lock:
+            self._facts = found
+            self._slurm_user = cluster.slurm_user(config)
+        return found
+
+    def partitions(self) -> Answer[tuple[PartitionView, ...]]:
+        done = self._ask(cluster.NODES_ARGV)
+        if done.exit_code != 0:
+            return self._unknown(done)
+        try:
+            return Known(cluster.read_partitions(done.stdout, self.hostnames), done.started_at)
+        except PortError as error:
+            return Unknown(str(error), done.started_at)
+
+    def hostnames(self, node_list: str) -> tuple[str, ...]:
+        return self._hosts.expand(node_list)
+
+    # ----------------------------------------------------------------------------- the jobs
+
+    def listing(self) -> Answer[Snapshot]:
+        return self._snapshot(())
+
+    def look(self, job_ids: Sequence[str]) -> Answer[Snapshot]:
+        try:
+            wanted = tuple(dict.fromkeys(checked_job_id(job_id) for job_id in job_ids))
+        except Refused as error:
+            return Unknown(str(error), self._clock.now())
+        if not wanted:
+            facts = self._recent_facts()
+            if not isinstance(facts, Known):
+                return Unknown(_why(facts), self._clock.now())
+            return Known(Snapshot(facts.value.name, facts.as_of, ()), facts.as_of)
+        return self._snapshot(wanted)
+
+    def _snapshot(self, wanted: tuple[str, ...]) -> Answer[Snapshot]:
+        facts = self._recent_facts()
+        if not isinstance(facts, Known):
+            return Unknown(_why(facts), self._clock.now())
+        hidden = self._filtered(facts.value)
+        if hidden:
+            return Unknown(hidden, self._clock.now())
+        rows = self._rows(wanted)
+        if not isinstance(rows, Known):
+            return Unknown(_why(rows), self._clock.now())
+        name = facts.value.name
+        strangers = {row.cluster for row in rows.value} - {name} - NOTHING
+        if strangers:
+            return Unknown(
+                f"squeue lists jobs of {', '.join(sorted(strangers))[:80]}, "
+                f"while slurmctld calls itself {name}",
+                rows.as_of,
+            )
+        jobs = tuple(
+            row.view
+            for row in rows.value
+            if not row.component and (not wanted or row.view.job_id in wanted)
+        )
+        return Known(Snapshot(name, rows.as_of, jobs), rows.as_of)
+
+    def _rows(self, wanted: tuple[str, ...]) -> Answer[tuple[Row, ...]]:
+        done = self._ask(listing_argv(wanted))
+        if done.exit_code != 0:
+            if len(wanted) == 1 and _no_such_job(done):
+                return Known((), done.started_at)
+            return self._unknown(done)
+        if _SILENTLY_IGNORED in done.stderr:
+            return Unknown(f"squeue does not know a column: {done.said}", done.started_at)
+        try:
+            return Known(read_listing(done.stdout), done.started_at)
+        except PortError as error:
+            return Unknown(str(error), done.started_at)
+
+    def detail(self, job_id: str) -> Answer[JobDetail]:
+        try:
+            wanted = checked_job_id(job_id)
+        except Refused as error:
+            return Unknown(str(error), self._clock.now())
+        facts = self._recent_facts()
+        if not isinstance(facts, Known):
+            return Unknown(_why(facts), self._clock.now())
+        read: Callable[[str], Answer[JobDetail]] = self._detail_by_fields
+        if cluster.version_tuple(facts.value.version) >= detail.JSON_SINCE:
+            read = self._detail_by_json
+        try:
+            return read(wanted)
+        except PortError as error:
+            return Unknown(f"detail of job {wanted}: {error}", self._clock.now())
+
+    def _detail_by_json(self, job_id: str) -> Answer[JobDetail]:
+        done = self._ask(("scontrol", "show", "job", job_id, "--json"))
+        if _no_such_job(done):
+            return Absent(done.started_at)
+        if done.exit_code != 0:
+            return self._unknown(done)
+        return Known(detail.from_json(done.stdout, job_id, self.hostnames), done.started_at)
+
+    def _detail_by_fields(self, job_id: str) -> Answer[JobDetail]:
+        before = self._rows((job_id,))
+        if not isinstance(before, Known):
+            return before
+        if not before.value:
+            return Absent(before.as_of)
+        if len(before.value) > 1:
+            # A heterogeneous job, or an array some of whose tasks were split off: a listing of
+            # one field has several lines then, which its user's text could imitate.
+            return self._detail_by_full_json(job_id)
+        row = before.value[0]
+        values: dict[str, str] = {}
+        for name, flag, field in detail.FIELDS:
+            # By its own record number, so that exactly one job can be in the answer, except for
+            # an array's last task, whose number is also that of the whole array.
+            asked = job_id if "_" in job_id else row.raw_id
+            done = self._ask(detail.field_argv(asked, flag, field))
+            if _no_such_job(done):
+                return Absent(done.started_at)
+            if done.exit_code != 0 or _SILENTLY_IGNORED in done.stderr:
+                return self._unknown(done)
+            values[name] = detail.field_value(done.stdout, flag)
+        by_operator = detail.hold_by_row(row)
+        if by_operator is None:
+            by_operator = self._hold_by_json(row.raw_id)
+        written = detail.Written(**values)
+        return Known(detail.from_fields(row, written, by_operator, self.hostnames), before.as_of)
+
+    def _detail_by_full_json(self, job_id: str) -> Answer[JobDetail]:
+        done = self._ask(("squeue", "--local", "-a", "--json"))
+        if done.exit_code != 0:
+            return self._unknown(done)
+        return Known(detail.from_json(done.stdout, job_id, self.hostnames), done.started_at)
+
+    def _hold_by_json(self, raw_id: str) -> bool | None:
+        """Asked only for a held job: this release's JSON lists all jobs, whatever is asked."""
+        done = self._ask(("squeue", "--local", "-a", "-j", raw_id, "--json"))
+        if done.exit_code != 0:
+            return None
+        try:
+            return detail.hold_in_json(done.stdout, raw_id)
+        except PortError:
+            return None
+
+    def accounting(self, job_id: str) -> Answer[tuple[AccountingRecord, ...]]:
+        try:
+            wanted = checked_job_id(job_id)
+        except Refused as error:
+            return Unknown(str(error), self._clock.now())
+        facts = self._recent_facts()
+        # Without facts (slurmctld is down, accounting is not) the oldest release is assumed:
+        # fewer fields, and exit codes that are not believed.
+        version = cluster.version_tuple(facts.value.version) if isinstance(facts, Known) else ()
+        done = self._ask(accounting.accounting_argv(wanted, version))
+        if done.exit_code != 0:
+            if accounting.disabled(done.stderr):
+                return Absent(done.started_at)
+            return self._unknown(done)
+        try:
+            records = accounting.read_accounting(done.stdout, wanted, version)
+        except PortError as error:
+            return Unknown(str(error), done.started_at)
+        return Known(records, done.started_at)
+
+    # -------------------------------------------------------------------------- the changes
+
+    def perform(self, action: Action, deadline_s: float) -> CommandResult:
+        try:
+            argv = actions.action_argv(action)
+        except Refused as error:
+            now = self._clock.now()
+            return CommandResult(Answered.REFUSED, (), None, str(error), now, now)
+        done = self._commands.run(argv, deadline_s, changing=True)
+        return CommandResult(
+            answered=actions.answer_of(done),
+            argv=argv,
+            exit_code=done.exit_code,
+            text=done.said,
+            started_at=done.started_at,
+            ended_at=done.ended_at,
+        )
+
+    # ---------------------------------------------------------------------------- the means
+
+    def _ask(self, argv: Sequence[str]) -> Finished:
+        return self._commands.run(argv, self._deadline_s)
+
+    def _recent_facts(self) -> Answer[ClusterFacts]:
+        with self._lock:
+            recent = self._facts
+        if recent is not None and self._clock.now() - recent.as_of <= self._facts_age:
+            return recent
+        return self.facts()
+
+    def _filtered(self, facts: ClusterFacts) -> str:
+        """Why this user's listing is not complete, or nothing."""
+        if "jobs" not in facts.private_data:
+            return ""
+        if self._sees_all is None:
+            self._sees_all = self._privileged()
+        if self._sees_all:
+            return ""
+        return (
+            "PrivateData=jobs hides other users' jobs from this user: run as SlurmUser or give it "
+            "AdminLevel=Operator (sacctmgr modify user … set adminlevel=Operator)"
+        )
+
+    def _privileged(self) -> bool:
+        uid = os.geteuid()
+        with self._lock:
+            slurm_user = self._slurm_user
+        if uid == 0 or (slurm_user is not None and slurm_user[1] == uid):
+            return True
+        try:
+            name = pwd.getpwuid(uid).pw_name
+        except KeyError:
+            return False
+        done = self._ask(("sacctmgr", "-n", "-P", "show", "user", name, "format=AdminLevel"))
+        return done.exit_code == 0 and done.stdout.strip() in {"Operator", "Administrator"}
+
+    def _unknown(self, done: Finished) -> Unknown:
+        why = done.said or f"exit code {done.exit_code}"
+        return Unknown(f"{done.argv[0]}: {why}", done.started_at)
+
+
+def _no_such_job(done: Finished) -> bool:
+    lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+    known = done.exit_code is not None and done.exit_code > 0
+    return known and bool(lines) and all(line.endswith(_NO_SUCH_JOB) for line in lines)
+
+
+def _why(answer: Answer[object]) -> str:
+    return (
+        answer.why if isinstance(answer, Unknown) else "the scheduler describes itself not at all"
+    )
