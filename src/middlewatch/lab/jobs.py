@@ -8,6 +8,7 @@ copied into the lab.
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -67,10 +68,14 @@ class TrainerOptions:
 
     def at(self, home: Path) -> TrainerOptions:
         """The same with its folders filled in, below ``home``."""
-        checkpoints = self.checkpoint_dir or home / "checkpoints" / self.name
+        checkpoints = self.checkpoint_dir or home / "checkpoints" / _file_name(self.name)
         return replace(
             self, checkpoint_dir=checkpoints, control=self.control or checkpoints / "control.json"
         )
+
+
+def _file_name(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]", "_", name).strip(".") or "job"
 
 
 def install(layout: Layout) -> None:

@@ -99,10 +99,10 @@ class HuggingFace(Plain):
     def step(self, step: int, loss: float, seconds: float, norm: float) -> None:
         if RANK > 0:
             return
+        self.wipe()
         epoch = round(step / self.total, 2)
-        say(
-            repr({"loss": round(loss, 4), "grad_norm": norm, "learning_rate": RATE, "epoch": epoch})
-        )
+        values = {"loss": round(loss, 4), "grad_norm": norm, "learning_rate": RATE, "epoch": epoch}
+        say(repr(values))
         gone = time.monotonic() - self.begun
         rate = gone / (step - self.first + 1)
         left = rate * (self.total - step)
@@ -113,7 +113,14 @@ class HuggingFace(Plain):
         )
         sys.stderr.flush()
 
+    @staticmethod
+    def wipe() -> None:
+        """The bar is wiped before a line is printed and drawn again after it, as tqdm does it."""
+        sys.stderr.write("\r" + " " * 60 + "\r")
+        sys.stderr.flush()
+
     def saving(self, step: int, path: Path) -> None:
+        self.wipe()
         say(f"Saving model checkpoint to {path.parent}/checkpoint-{step}")
 
     def saved(self, step: int, path: Path) -> None:
