@@ -96,6 +96,8 @@ class DecisionBasis(StrEnum):
     FAILURE_LINE_AND_NO_PROGRESS = "failure_line_and_no_progress"
     WATCHDOG_AND_NO_PROGRESS = "watchdog_and_no_progress"
     SECOND_WITNESS = "second_witness"
+    SILENCE = "silence"
+    """No progress and nothing else; only where the policy lets silence act."""
     PERSON = "person"
     DAG = "dag"
 

@@ -1,0 +1,45 @@
+"""Beliefs to advice: what should happen next to an attempt, on which ground, within which budgets."""
+
+from middlewatch.remediation.decide import decide
+from middlewatch.remediation.exclusions import blamed_nodes
+from middlewatch.remediation.inputs import (
+    DecisionInputs,
+    History,
+    PastAttempt,
+    Successor,
+    Witnesses,
+    witnesses_of,
+)
+from middlewatch.remediation.outcome import (
+    WAITING,
+    Advise,
+    Budget,
+    BudgetName,
+    Dropped,
+    DroppedNode,
+    Exclusions,
+    Outcome,
+    Refrain,
+    RefrainBasis,
+)
+
+__all__ = [
+    "WAITING",
+    "Advise",
+    "Budget",
+    "BudgetName",
+    "DecisionInputs",
+    "Dropped",
+    "DroppedNode",
+    "Exclusions",
+    "History",
+    "Outcome",
+    "PastAttempt",
+    "Refrain",
+    "RefrainBasis",
+    "Successor",
+    "Witnesses",
+    "blamed_nodes",
+    "decide",
+    "witnesses_of",
+]

@@ -1,0 +1,413 @@
+"""The decision: what, if anything, should happen next to one attempt.
+
+The rules are tried in a written order and the first that speaks decides. A running attempt may
+be ended only by a witness besides the log, or by a failure that was followed by no progress: a
+program that crashes inside and goes on by itself is left alone, and so is one that is merely
+silent. An ended attempt is restarted after failures, not after it completed, was cancelled, made
+room for others or ran out of time. Then come what the job can do at all, the budgets, and last
+the nodes to avoid.
+
+Gates do not change a decision: they are frozen into it. What was decided under a closed gate is
+*would have*, for ever; only new trouble is decided anew.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import assert_never
+
+from middlewatch.model.advice import (
+    Advice,
+    DecisionBasis,
+    DesiredState,
+    Disposition,
+    Intent,
+    Reason,
+)
+from middlewatch.model.attempt import AttemptEnd, EndedBy
+from middlewatch.model.optin import JobMode
+from middlewatch.model.scheduler import ENDED, JobState
+from middlewatch.model.signal import Domain
+from middlewatch.remediation.budgets import budgets_for, spent
+from middlewatch.remediation.exclusions import blamed_nodes, exclusions_for
+from middlewatch.remediation.inputs import DecisionInputs
+from middlewatch.remediation.outcome import (
+    Advise,
+    Budget,
+    Dropped,
+    Exclusions,
+    Outcome,
+    Refrain,
+    RefrainBasis,
+)
+
+WAIT_FOR_PARTITIONS = timedelta(seconds=10)
+"""How long a decision that wants to exclude a node waits for a scheduler that does not say what
+its partitions can spare."""
+
+NO_FAULT = frozenset({"cannot_read", "vanished"})
+SILENT_HANG = "silent_hang"
+
+TAKES_OVER = frozenset({"afterany", "afternotok", "singleton"})
+"""Dependencies that a failed end lets go: that job is then the successor."""
+
+REOPENABLE = frozenset({Reason.NOT_PERMITTED, Reason.ADVICE_EXPIRED})
+
+
+def decide(inputs: DecisionInputs) -> Outcome:
+    """The outcome for one attempt and its governing issue. Same inputs, same outcome."""
+    attempt = inputs.attempt
+    if inputs.mode is JobMode.OFF:
+        return Refrain(
+            RefrainBasis.NOT_OPTED_IN,
+            f"The job's comment does not opt in for environment {attempt.cluster.environment}.",
+        )
+    if attempt.vanished:
+        return Refrain(
+            RefrainBasis.VANISHED,
+            "The scheduler came back from an older state and no longer knows this attempt.",
+        )
+    if inputs.issue.failure_class in NO_FAULT:
+        return Refrain(RefrainBasis.NO_FAILURE, "The issue is no failure of the attempt.")
+    standing = _standing(inputs)
+    if standing is not None:
+        return standing
+    if attempt.end is None:
+        return _while_it_lives(inputs)
+    return _after_its_end(inputs, attempt.end)
+
+
+# -- what stands already ----------------------------------------------------------------------
+
+
+def _standing(inputs: DecisionInputs) -> Refrain | None:
+    """Why the advice that exists settles the matter, or None where it may be revised."""
+    advice = inputs.existing
+    if advice is None:
+        return None
+    if advice.basis in {DecisionBasis.PERSON, DecisionBasis.DAG}:
+        return Refrain(
+            RefrainBasis.ANOTHER_DECISION_STANDS,
+            f"Generation {advice.generation} was decided by {advice.basis.value}.",
+        )
+    if advice.active or _reopens(advice, inputs):
+        return None
+    status = advice.status
+    how = "" if status is None else f" as {status.disposition.value} {status.reason.value}"
+    return Refrain(
+        RefrainBasis.DECIDED_ALREADY,
+        f"Generation {advice.generation} ended{how}, and no new trouble came after it.",
+    )
+
+
+def _reopens(advice: Advice, inputs: DecisionInputs) -> bool:
+    """Whether trouble came after a generation that was not permitted or expired.
+
+    A switch of a mode is no trouble, and neither is a line that arrives late: the fact itself
+    must be younger than the outcome, and the attempt must have been alive at the outcome.
+    """
+    status = advice.status
+    if status is None or status.disposition is not Disposition.ABANDONED:
+        return False
+    if status.reason not in REOPENABLE:
+        return False
+    end = inputs.attempt.end
+    if end is not None and (end.at or end.learned_at) <= status.observed_at:
+        return False
+    news = inputs.witnesses.news_at
+    return news is not None and news > status.observed_at
+
+
+# -- the attempt lives ------------------------------------------------------------------------
+
+
+def _while_it_lives(inputs: DecisionInputs) -> Outcome:
+    attempt = inputs.attempt
+    if attempt.completing or attempt.state in ENDED:
+        return Refrain(
+            RefrainBasis.WAITING_FOR_END, "The attempt is ending; the scheduler will say how."
+        )
+    match attempt.state:
+        case JobState.RUNNING:
+            return _running(inputs)
+        case JobState.SUSPENDED:
+            return Refrain(RefrainBasis.NOT_RUNNING, "The attempt is suspended.")
+        case _:
+            return Refrain(
+                RefrainBasis.NOT_RUNNING, f"The attempt is {attempt.state.value}, not running."
+            )
+
+
+def _running(inputs: DecisionInputs) -> Outcome:
+    seen = inputs.witnesses
+    basis: DecisionBasis | None = None
+    ground = ""
+    if seen.second and (seen.something_failed or seen.silence):
+        basis = DecisionBasis.SECOND_WITNESS
+        besides = "the failure in its log" if seen.something_failed else "its silence"
+        ground = f"{', '.join(seen.second[:3])} confirms {besides}"
+    elif seen.launcher_end_elsewhere:
+        basis = DecisionBasis.LAUNCHER_REPORTED_END
+        ground = "the launcher says that the workers have ended"
+    elif seen.no_progress_after_failure:
+        basis, ground = _no_progress(inputs)
+    elif seen.silence and not seen.something_failed and inputs.policy.act_on_silence:
+        basis = DecisionBasis.SILENCE
+        ground = "no progress for longer than its limit, and the policy acts on silence"
+    if basis is not None:
+        return _restart(inputs, basis, f"Still running, but {ground}.", may_end_running=True)
+    if seen.silence and not seen.something_failed and not seen.second:
+        return Refrain(
+            RefrainBasis.SILENCE_ALONE,
+            "The attempt is silent and nothing else says that it failed: an alarm, no action.",
+        )
+    return Refrain(
+        RefrainBasis.WAITING_FOR_WITNESS,
+        "The attempt still runs. A line alone does not end it: waiting for its end, for a second "
+        "witness, or for progress to stay away.",
+    )
+
+
+def _no_progress(inputs: DecisionInputs) -> tuple[DecisionBasis, str]:
+    seen = inputs.witnesses
+    if seen.launcher_end_in_log:
+        return (
+            DecisionBasis.LAUNCHER_REPORTED_END,
+            "its launcher reported the workers' end and no progress followed within the grace",
+        )
+    if seen.watchdog_lines and not seen.failure_lines:
+        return (
+            DecisionBasis.WATCHDOG_AND_NO_PROGRESS,
+            "a communication watchdog reported a hang and no progress followed within the grace",
+        )
+    return (
+        DecisionBasis.FAILURE_LINE_AND_NO_PROGRESS,
+        "it printed a failure and no progress followed within the grace",
+    )
+
+
+# -- the attempt has ended --------------------------------------------------------------------
+
+
+def _after_its_end(inputs: DecisionInputs, end: AttemptEnd) -> Outcome:
+    policy = inputs.policy
+    match end.by:
+        case EndedBy.FAILURE | EndedBy.OUT_OF_MEMORY:
+            return _ended(inputs, DecisionBasis.ATTEMPT_ENDED_IN_FAILURE, _how(end))
+        case EndedBy.NODE_FAILURE:
+            return _ended(inputs, DecisionBasis.NODE_FAILURE, "A node failed under it.")
+        case EndedBy.LAUNCH:
+            if end.state is JobState.FAILED:
+                why = "The scheduler could not start it."
+                return _ended(inputs, DecisionBasis.ATTEMPT_ENDED_IN_FAILURE, why)
+            return Refrain(
+                RefrainBasis.NOT_RESTARTABLE_STATE,
+                f"The scheduler could not start it and left it {end.state.value}: "
+                "a requeue is the scheduler's own there.",
+            )
+        case EndedBy.COMPLETION:
+            return Refrain(RefrainBasis.COMPLETED, "The attempt completed: nothing to restart.")
+        case EndedBy.OWNER | EndedBy.OPERATOR | EndedBy.SOMEBODY:
+            if policy.restart_after_person_cancelled:
+                return _ended(inputs, DecisionBasis.ATTEMPT_ENDED_IN_FAILURE, _how(end), end.state)
+            return Refrain(RefrainBasis.CANCELLED_BY_PERSON, _cancelled(end.by))
+        case EndedBy.PREEMPTION:
+            if policy.restart_on_preemption:
+                return _ended(inputs, DecisionBasis.ATTEMPT_ENDED_IN_FAILURE, _how(end), end.state)
+            return Refrain(
+                RefrainBasis.PREEMPTED, "Pre-empted: it made room for others by the site's rules."
+            )
+        case EndedBy.TIME_LIMIT:
+            if policy.restart_on_time_limit:
+                return _ended(inputs, DecisionBasis.ATTEMPT_ENDED_IN_FAILURE, _how(end), end.state)
+            return Refrain(
+                RefrainBasis.TIME_LIMIT,
+                "It used up its time limit, and the policy leaves it there.",
+            )
+        case EndedBy.DEADLINE:
+            return Refrain(RefrainBasis.DEADLINE, "Its deadline has passed.")
+        case EndedBy.REQUEUE:
+            return _requeued(inputs)
+        case EndedBy.UNKNOWN:
+            return Refrain(RefrainBasis.END_UNKNOWN, "How the attempt ended is not known.")
+        case _:
+            assert_never(end.by)
+
+
+def _ended(
+    inputs: DecisionInputs, basis: DecisionBasis, ground: str, also: JobState | None = None
+) -> Outcome:
+    """A restart after an end; ``also`` is the state beyond the plain failures that allows it."""
+    if _successor_stands(inputs):
+        return _requeued(inputs)
+    over = sorted(d.job_id for d in inputs.attempt.dependents if d.kind in TAKES_OVER)
+    if over:
+        return Refrain(
+            RefrainBasis.SUCCEEDED_BY_DEPENDENT,
+            f"Its end let {', '.join(over[:5])} of its chain go: that is the successor.",
+        )
+    after = () if also is None else (also.value,)
+    return _restart(inputs, basis, ground, may_restart_after=after)
+
+
+def _requeued(inputs: DecisionInputs) -> Outcome:
+    """Somebody has requeued it: only nodes to avoid can still be added, before it runs again."""
+    successor = inputs.successor
+    ours = inputs.existing is not None and inputs.existing.active
+    pending = successor is not None and successor.state is JobState.PENDING
+    if ours and inputs.existing is not None:
+        # Our own restart is under way: late evidence may add a node to it, nothing else.
+        return _restart(
+            inputs,
+            inputs.existing.basis,
+            inputs.existing.explanation,
+            may_end_running=inputs.existing.may_end_running,
+            may_restart_after=inputs.existing.may_restart_after,
+            weigh=False,
+        )
+    if not pending or not blamed_nodes(inputs.verdict):
+        return Refrain(
+            RefrainBasis.REQUEUED_ALREADY,
+            "It has been requeued already"
+            + (" and runs again." if successor is not None and not pending else ".")
+            + " No node is to be added to its exclusions.",
+        )
+    basis = (
+        DecisionBasis.NODE_FAILURE
+        if inputs.issue.failure_class == "node_failure"
+        else DecisionBasis.ATTEMPT_ENDED_IN_FAILURE
+    )
+    ground = "It has been requeued already and waits: the successor shall avoid the bad node."
+    outcome = _restart(inputs, basis, ground, weigh=False)
+    if isinstance(outcome, Advise) and not outcome.intent.exclusions:
+        return Refrain(
+            RefrainBasis.REQUEUED_ALREADY,
+            "It has been requeued already, and no node can be excluded. "
+            + _about_nodes(outcome.exclusions),
+        )
+    return outcome
+
+
+def _successor_stands(inputs: DecisionInputs) -> bool:
+    return inputs.successor is not None and not inputs.successor.vanished
+
+
+# -- the restart ------------------------------------------------------------------------------
+
+
+def _restart(
+    inputs: DecisionInputs,
+    basis: DecisionBasis,
+    ground: str,
+    *,
+    may_end_running: bool = False,
+    may_restart_after: tuple[str, ...] = (),
+    weigh: bool = True,
+) -> Outcome:
+    """Advise RESTARTED, or say what forbids it. ``weigh`` is False where no restart of ours is
+    decided (it is under way, or the scheduler's own): budgets are recorded, but do not forbid."""
+    attempt = inputs.attempt
+    budgets = budgets_for(inputs)
+    if weigh:
+        forbidden = _forbidden(inputs, budgets)
+        if forbidden is not None:
+            return forbidden
+    exclusions = exclusions_for(inputs)
+    late = inputs.now - inputs.issue.learned_at < WAIT_FOR_PARTITIONS
+    unseen = any(d.why is Dropped.PARTITIONS_UNKNOWN for d in exclusions.dropped)
+    if unseen and late:
+        return Refrain(
+            RefrainBasis.WAITING_FOR_PARTITIONS,
+            f"A node should be excluded, and {inputs.partitions_unknown or 'nobody could look'}: "
+            "waiting for a moment before deciding without it.",
+            budgets,
+        )
+    intent = Intent(
+        desired=DesiredState.RESTARTED,
+        exclusions=exclusions.nodes,
+        owner=attempt.cluster,
+        basis=basis,
+        gates=inputs.gates,
+        policy_version=inputs.policy.version,
+        may_end_running=may_end_running,
+        may_restart_after=may_restart_after,
+        failure_class=inputs.issue.failure_class,
+        issue_ids=(inputs.issue.id,),
+        explanation=_explanation(inputs, ground, exclusions, budgets),
+    )
+    anew = inputs.existing is not None and not inputs.existing.active
+    return Advise(intent, budgets, exclusions, decided_anew=anew)
+
+
+def _forbidden(inputs: DecisionInputs, budgets: tuple[Budget, ...]) -> Refrain | None:
+    if inputs.attempt.requeueable is False:
+        return Refrain(
+            RefrainBasis.NOT_REQUEUEABLE,
+            "The job may not be requeued (Requeue=0): submit it with `#SBATCH --requeue` to let "
+            "it be restarted.",
+            budgets,
+        )
+    program = inputs.verdict.domain in {Domain.APPLICATION, Domain.USER}
+    if program and not inputs.policy.restart_on_application_failure:
+        return Refrain(
+            RefrainBasis.APPLICATION_FAILURE,
+            f"{inputs.verdict.failure_class} is a failure of the program, and the policy does not "
+            "restart those.",
+            budgets,
+        )
+    over = spent(budgets)
+    if over is not None:
+        note = f" ({over.note})" if over.note else ""
+        return Refrain(
+            RefrainBasis.BUDGET_SPENT,
+            f"{over.name.value}: {over.used} of {over.limit} used{note}. Somebody has to look.",
+            budgets,
+        )
+    return None
+
+
+def _explanation(
+    inputs: DecisionInputs, ground: str, exclusions: Exclusions, budgets: tuple[Budget, ...]
+) -> str:
+    if inputs.existing is not None and ground == inputs.existing.explanation:
+        # The restart is under way and its ground stands; only what is new is added to it.
+        new = sorted(set(exclusions.nodes) - set(inputs.existing.exclusions))
+        return f"{ground} Late evidence adds {', '.join(new)}." if new else ground
+    parts = [ground, inputs.verdict.explanation, _about_nodes(exclusions)]
+    repeated = next((b for b in budgets if b.applies and b.used and b.note), None)
+    if repeated is not None:
+        parts.append(
+            f"{repeated.name.value}: {repeated.used} of {repeated.limit} used ({repeated.note})."
+        )
+    closed = inputs.gates.first_closed()
+    if closed is not None or not inputs.gates.open:
+        why = "no gate was read" if closed is None else f"{closed.name.value} ({closed.detail})"
+        parts.append(f"Would have: not permitted by {why}.")
+    return " ".join(part for part in parts if part)
+
+
+def _about_nodes(exclusions: Exclusions) -> str:
+    parts: list[str] = []
+    if exclusions.nodes:
+        parts.append(f"Excludes {', '.join(exclusions.nodes)}.")
+    told = [d for d in exclusions.dropped if d.why is not Dropped.EXCLUDED_BY_USER]
+    if told:
+        shown = ", ".join(f"{d.node} ({d.why.value})" for d in told[:8])
+        parts.append(f"Not excluded all the same: {shown}.")
+    if exclusions.note:
+        parts.append(f"{exclusions.note[0].upper()}{exclusions.note[1:]}.")
+    return " ".join(parts)
+
+
+def _how(end: AttemptEnd) -> str:
+    code = "" if end.exit_code is None else f", exit code {end.exit_code}"
+    signal = "" if not end.exit_signal else f", signal {end.exit_signal}"
+    return f"Ended {end.state.value}{code}{signal}."
+
+
+def _cancelled(by: EndedBy) -> str:
+    who = {
+        EndedBy.OWNER: "its owner",
+        EndedBy.OPERATOR: "an operator",
+    }.get(by, "somebody (accounting has not said who)")
+    return f"Cancelled by {who}: a person's decision stands."

@@ -1,0 +1,154 @@
+"""Everything that a decision may look at, frozen into one record.
+
+A decision must be arguable months later, so nothing is fetched while deciding: the caller gathers
+all of it first, and the very same record is stored with what came of it and can be decided again.
+What could not be seen is absent with a reason, never a zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from middlewatch.model.advice import Advice
+from middlewatch.model.attempt import Attempt, EndedBy
+from middlewatch.model.gates import Gates
+from middlewatch.model.identity import AttemptId
+from middlewatch.model.issue import Issue, Verdict
+from middlewatch.model.optin import JobMode
+from middlewatch.model.policy import Policy
+from middlewatch.model.scheduler import JobState, PartitionView
+from middlewatch.model.signal import Domain, Progress, Signal, SignalKind, SourceKind
+
+
+@dataclass(frozen=True, slots=True)
+class Witnesses:
+    """What the signals of one issue amount to. ``second`` names the witnesses that are not the
+    job's own log; ``news_at`` is when the newest telling fact happened."""
+
+    failure_lines: int = 0
+    watchdog_lines: int = 0
+    silence: bool = False
+    no_progress_after_failure: bool = False
+    launcher_end_in_log: bool = False
+    launcher_end_elsewhere: bool = False
+    scheduler_end: bool = False
+    second: tuple[str, ...] = ()
+    news_at: datetime | None = None
+
+    @property
+    def something_failed(self) -> bool:
+        """A crash line, a communication watchdog's message or a launcher's report: more than
+        silence."""
+        return bool(self.failure_lines or self.watchdog_lines or self.launcher_end_in_log)
+
+
+_FROM_ELSEWHERE = frozenset({SignalKind.SECOND_WITNESS, SignalKind.EXTERNAL})
+_NEWS = frozenset(
+    {
+        SignalKind.FAILURE_LINE,
+        SignalKind.WATCHDOG_LINE,
+        SignalKind.LAUNCHER_END,
+        SignalKind.NO_PROGRESS_AFTER_FAILURE,
+        SignalKind.SILENCE,
+        SignalKind.SCHEDULER_END,
+        SignalKind.SECOND_WITNESS,
+        SignalKind.EXTERNAL,
+    }
+)
+
+
+def witnesses_of(signals: Iterable[Signal]) -> Witnesses:
+    """Count the witnesses among the signals of one issue.
+
+    Whoever may write the job's log may write every line of it: a witness counts as a second one
+    only if its source is not the log.
+    """
+    seen = tuple(signals)
+    kinds = [signal.kind for signal in seen]
+    return Witnesses(
+        failure_lines=kinds.count(SignalKind.FAILURE_LINE),
+        watchdog_lines=kinds.count(SignalKind.WATCHDOG_LINE),
+        silence=SignalKind.SILENCE in kinds,
+        no_progress_after_failure=SignalKind.NO_PROGRESS_AFTER_FAILURE in kinds,
+        launcher_end_in_log=any(
+            s.kind is SignalKind.LAUNCHER_END and s.source.kind is SourceKind.LOG for s in seen
+        ),
+        launcher_end_elsewhere=any(
+            s.kind is SignalKind.LAUNCHER_END and s.source.kind is not SourceKind.LOG for s in seen
+        ),
+        scheduler_end=SignalKind.SCHEDULER_END in kinds,
+        second=tuple(
+            dict.fromkeys(
+                s.source.identity or s.source.kind.value
+                for s in seen
+                if s.kind in _FROM_ELSEWHERE and s.source.kind is SourceKind.API
+            )
+        ),
+        news_at=max((s.happened_at for s in seen if s.kind in _NEWS), default=None),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PastAttempt:
+    """One earlier attempt of the same job, as far as budgets and the node ledger need it.
+
+    ``restarted_by_us``: our RESTARTED advice for it converged, so that the next attempt is ours.
+    ``blamed_nodes``: nodes that its verdicts implicated on grounds that permit excluding them.
+    ``checkpoint_step`` and ``loaded_step`` are None where its log told nothing.
+    """
+
+    attempt_id: AttemptId
+    attempt_index: int
+    restarted_by_us: bool = False
+    ended_by: EndedBy | None = None
+    failure_class: str = ""
+    domain: Domain = Domain.UNKNOWN
+    blamed_nodes: tuple[str, ...] = ()
+    excluded_by_us: tuple[str, ...] = ()
+    last_step: int | None = None
+    checkpoint_step: int | None = None
+    loaded_step: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The earlier attempts of the same job, oldest first. ``unknown_before`` says that the job
+    had run before we first saw it: what those attempts came to is not known and counts nothing."""
+
+    attempts: tuple[PastAttempt, ...] = ()
+    unknown_before: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Successor:
+    """The next attempt of the same job, where the scheduler already shows one."""
+
+    attempt_index: int
+    state: JobState
+    vanished: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionInputs:
+    """The frozen inputs of one decision about one attempt.
+
+    ``partitions`` is None where the scheduler could not be asked, with the reason beside it.
+    ``existing`` is the advice that stands for this attempt, whatever became of it.
+    """
+
+    attempt: Attempt
+    mode: JobMode
+    issue: Issue
+    verdict: Verdict
+    witnesses: Witnesses
+    progress: Progress | None
+    history: History
+    policy: Policy
+    gates: Gates
+    partitions: tuple[PartitionView, ...] | None
+    partitions_unknown: str
+    successor: Successor | None
+    existing: Advice | None
+    now: datetime
