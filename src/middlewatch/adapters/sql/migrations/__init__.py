@@ -1,0 +1,1 @@
+"""The scripts that make the tables, in order. A published script is never changed again."""

@@ -1,0 +1,287 @@
+"""One `Change` becomes rows, all of them or none.
+
+Everything here runs inside one transaction that holds the write lock. The first thing found to
+have moved ends it with `Conflict`; the caller reads again and decides again. Nothing here judges a
+record's meaning beyond what keeps history true: a target stays the target, and a generation
+follows its predecessor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import Connection, Table, insert, select
+
+from middlewatch.adapters.sql import schema as t
+from middlewatch.adapters.sql.codec import (
+    columns,
+    decode,
+    digest,
+    encode,
+    micros,
+    micros_or_none,
+)
+from middlewatch.adapters.sql.rows import existing, put, swap, take
+from middlewatch.adapters.sql.signals import write_signals
+from middlewatch.model.action import ActionRecord
+from middlewatch.model.advice import Advice
+from middlewatch.model.attempt import Attempt, EndedBy
+from middlewatch.model.audit import AuditEvent
+from middlewatch.model.change import Applied, Change, Decision, Lease, WatchState
+from middlewatch.model.issue import Issue, Verdict
+from middlewatch.model.milestone import Milestone
+from middlewatch.model.milestone import Sequence as Recovery
+from middlewatch.model.scheduler import ENDED, JobState
+from middlewatch.model.signal import Progress
+from middlewatch.ports.errors import Conflict, Refused
+
+FAILURE_LIKE = ENDED - {JobState.COMPLETED, JobState.CANCELLED}
+"""Ends that a restart could follow. Requeued attempts are left out whatever their state was."""
+
+
+def write(connection: Connection, change: Change) -> Applied:
+    """Write all of ``change``. Raises `Conflict` or `Refused`: then nothing may be committed."""
+    if change.lease is not None:
+        _check_lease(connection, change.lease, change)
+    for attempt in change.attempts:
+        _write_attempt(connection, attempt)
+    for state in change.watch:
+        _write_watch(connection, state)
+    for progress in change.progress:
+        _write_progress(connection, progress)
+    new, capped = write_signals(connection, change.signals, change.signal_cap)
+    for issue in change.issues:
+        _write_issue(connection, issue)
+    _write_verdicts(connection, change.verdicts)
+    for decision in change.decisions:
+        _write_decision(connection, decision)
+    for sequence in change.sequences:
+        _write_sequence(connection, sequence)
+    for advice in change.advice:
+        _write_advice(connection, advice)
+    for action in change.actions:
+        _write_action(connection, action)
+    for milestone in change.milestones:
+        _write_milestone(connection, milestone)
+    last = write_audit(connection, change.audit)
+    return Applied(new_signals=new, capped_signals=capped, last_audit_number=last)
+
+
+def _check_lease(connection: Connection, lease: Lease, change: Change) -> None:
+    if change.now is None:
+        raise Refused(f"a change under lease {lease.name!r} must say at which moment (now)")
+    query = select(t.leases.c.holder, t.leases.c.token, t.leases.c.expires_us)
+    row = connection.execute(query.where(t.leases.c.name == lease.name)).first()
+    if row is None or (row.holder, row.token) != (lease.holder, lease.token):
+        raise Conflict(
+            f"lease {lease.name!r} is no longer held by {lease.holder!r} with token {lease.token}"
+            + ("" if row is None else f": {row.holder or 'nobody'!r} has token {row.token}")
+        )
+    if row.expires_us <= micros(change.now):
+        raise Conflict(f"lease {lease.name!r} of {lease.holder!r} has expired")
+
+
+def _write_attempt(connection: Connection, attempt: Attempt) -> None:
+    end = attempt.end
+    state = attempt.state if end is None else end.state
+    eligible = not attempt.vanished and (
+        end is None or (state in FAILURE_LIKE and end.by is not EndedBy.REQUEUE)
+    )
+    ended = None if end is None else (end.at or end.learned_at)
+    values: dict[str, Any] = {
+        "scheduler": attempt.cluster.scheduler,
+        "environment": attempt.cluster.environment,
+        "job_id": attempt.job_id,
+        "attempt_index": attempt.attempt_index,
+        "submitted_us": micros(attempt.submitted_at),
+        "first_seen_us": micros(attempt.first_seen_at),
+        "workflow_id": attempt.workflow_id,
+        "job_name": attempt.job_name,
+        "state": state.value,
+        "final": not attempt.live,
+        "eligible": eligible,
+        "started_us": micros_or_none(attempt.started_at),
+        "ended_us": micros_or_none(ended),
+        "body": encode(replace(attempt, version=attempt.version + 1)),
+    }
+    swap(connection, t.attempts, "id", attempt.id, expected=attempt.version, values=values)
+
+
+def _write_watch(connection: Connection, state: WatchState) -> None:
+    values = {"state": state.state}
+    swap(connection, t.watch, "attempt_id", state.attempt_id, expected=state.version, values=values)
+
+
+def _write_progress(connection: Connection, progress: Progress) -> None:
+    put(connection, t.progress, "attempt_id", progress.attempt_id, {"body": encode(progress)})
+
+
+def _write_issue(connection: Connection, issue: Issue) -> None:
+    values = {
+        "attempt_id": issue.attempt_id,
+        "body": encode(replace(issue, version=issue.version + 1)),
+    }
+    swap(connection, t.issues, "id", issue.id, expected=issue.version, values=values)
+
+
+def _write_verdicts(connection: Connection, verdicts: Sequence[Verdict]) -> None:
+    if not verdicts:
+        return
+    first = take(connection, "verdicts", len(verdicts))
+    connection.execute(
+        insert(t.verdicts),
+        [
+            columns(t.verdicts, {"number": n, "attempt_id": v.attempt_id, "body": encode(v)})
+            for n, v in enumerate(verdicts, first)
+        ],
+    )
+
+
+def _write_decision(connection: Connection, decision: Decision) -> None:
+    values = {"attempt_id": decision.attempt_id, "body": encode(decision)}
+    _write_once(connection, t.decisions, "id", decision.id, values, must_equal=True)
+
+
+def _write_sequence(connection: Connection, sequence: Recovery) -> None:
+    values = {
+        "scheduler": sequence.scheduler,
+        "environment": sequence.environment,
+        "job_id": sequence.job_id,
+        "attempt_index": sequence.source_attempt_index,
+        "operation": sequence.operation.value,
+        "body": encode(sequence),
+    }
+    _write_once(connection, t.sequences, "id", sequence.id, values)
+
+
+def _write_once(
+    connection: Connection,
+    table: Table,
+    key: str,
+    value: str,
+    values: dict[str, Any],
+    *,
+    must_equal: bool = False,
+) -> None:
+    """Insert a row that never changes; the same id again is the same row.
+
+    With ``must_equal`` another body under a known id is a `Conflict`, else the first stays.
+    """
+    stored = connection.execute(select(table.c.body).where(table.c[key] == value)).first()
+    if stored is None:
+        number = take(connection, table.name, 1)
+        row = columns(table, {"number": number, key: value, **values})
+        connection.execute(insert(table).values(row))
+    elif must_equal and stored.body != values["body"]:
+        raise Conflict(f"{table.name} {value}: another record with this id is already stored")
+
+
+def _write_advice(connection: Connection, advice: Advice) -> None:
+    table = t.advice
+    query = select(table.c.version, table.c.generation, table.c.body)
+    row = connection.execute(query.where(table.c.attempt_id == advice.attempt_id)).first()
+    before: Advice | None = None
+    if row is not None and row.version == advice.version:
+        before = decode(row.body, Advice, table, f"attempt_id={advice.attempt_id}")
+        _check_follows(before, advice)
+    elif row is None and advice.generation != 1:
+        raise Refused(
+            f"advice for {advice.attempt_id} begins with generation 1, not {advice.generation}"
+        )
+    values: dict[str, Any] = {
+        "scheduler": advice.owner.scheduler,
+        "environment": advice.owner.environment,
+        "job_id": advice.job_id,
+        "submitted_us": micros(advice.submitted_at),
+        "active": advice.active,
+        "generation": advice.generation,
+        "body": encode(replace(advice, version=advice.version + 1)),
+    }
+    swap(connection, table, "attempt_id", advice.attempt_id, expected=advice.version, values=values)
+    if row is not None and before is not None and before.generation != advice.generation:
+        connection.execute(
+            insert(t.advice_generations).values(
+                attempt_id=advice.attempt_id, generation=before.generation, body=row.body
+            )
+        )
+    if advice.status is not None and (before is None or before.status != advice.status):
+        connection.execute(
+            insert(t.statuses).values(
+                attempt_id=advice.attempt_id,
+                version=advice.version + 1,
+                body=encode(advice.status),
+            )
+        )
+
+
+def _check_follows(before: Advice, after: Advice) -> None:
+    target = (before.job_id, before.attempt_index, before.submitted_at)
+    if target != (after.job_id, after.attempt_index, after.submitted_at):
+        raise Refused(
+            f"advice for {before.attempt_id} is about {before.job_id}-{before.attempt_index} and "
+            f"cannot become about {after.job_id}-{after.attempt_index}"
+        )
+    if after.generation not in {before.generation, before.generation + 1}:
+        raise Refused(
+            f"advice for {before.attempt_id}: generation {after.generation} does not follow "
+            f"{before.generation}"
+        )
+
+
+def _write_action(connection: Connection, action: ActionRecord) -> None:
+    values = {"attempt_id": action.attempt_id, "body": encode(action)}
+    put(connection, t.actions, "id", action.id, values, numbered=True)
+
+
+def _write_milestone(connection: Connection, milestone: Milestone) -> None:
+    table = t.milestones
+    key = digest(milestone.idempotency_key)
+    same = (table.c.sequence_id == milestone.sequence_id) & (table.c.key_digest == key)
+    if connection.execute(select(table.c.number).where(same)).first() is not None:
+        return
+    values = {
+        "number": take(connection, "milestones", 1),
+        "sequence_id": milestone.sequence_id,
+        "key_digest": key,
+        "body": encode(milestone),
+    }
+    connection.execute(insert(table).values(columns(table, values)))
+
+
+def write_audit(connection: Connection, events: Iterable[AuditEvent]) -> int:
+    """Append to the trail and return its last number. Numbers come from a row that is part of the
+    transaction: what is rolled back takes its numbers back with it."""
+    keyed: list[tuple[str | None, AuditEvent]] = []
+    seen: set[str] = set()
+    for event in events:
+        key = digest(event.idempotency_key) if event.idempotency_key else None
+        if key is None or key not in seen:
+            keyed.append((key, event))
+        if key is not None:
+            seen.add(key)
+    known = existing(connection, t.audit, "key_digest", seen)
+    fresh = [(key, event) for key, event in keyed if key is None or key not in known]
+    if not fresh:
+        return take(connection, "audit", 0) - 1
+    first = take(connection, "audit", len(fresh))
+    rows = [_audit_row(number, key, event) for number, (key, event) in enumerate(fresh, first)]
+    connection.execute(insert(t.audit), rows)
+    return first + len(fresh) - 1
+
+
+def _audit_row(number: int, key: str | None, event: AuditEvent) -> dict[str, Any]:
+    values = {
+        "number": number,
+        "key_digest": key,
+        "attempt_id": event.attempt_id,
+        "job_id": event.job_id,
+        "attempt_index": event.attempt_index,
+        "type": event.type,
+        "level": event.level.value,
+        "producer": event.producer,
+        "happened_us": micros(event.happened_at),
+        "body": encode(replace(event, number=number)),
+    }
+    return columns(t.audit, values)
