@@ -1,0 +1,97 @@
+"""Reading the journal: what may still stand, and on which attempt."""
+
+from __future__ import annotations
+
+import pytest
+
+from middlewatch.model.journal import JournalKind
+from middlewatch.model.scheduler import JobView
+from middlewatch.reconciliation.holds import (
+    Relation,
+    obligation_for,
+    relation,
+    settled,
+    standing,
+    worth_keeping,
+)
+from tests.unit.reconciliation.owed import ACTED, T0, after, entry, exclusion, fence, held
+
+
+def test_an_empty_journal_owes_nothing() -> None:
+    assert standing([]) == ()
+
+
+def test_one_attempt_gathers_all_that_we_owe_it() -> None:
+    window = entry(JournalKind.WINDOW)
+    (owed,) = standing([entry(), window, exclusion(), fence()])
+    assert (owed.cluster_name, owed.job_id, owed.restarts) == ("alpha", "7", 1)
+    assert owed.parts == (entry(), window, exclusion(), fence())
+
+
+def test_a_later_entry_of_its_kind_replaces_the_earlier() -> None:
+    later = exclusion(at=after(150), ours=("n9",))
+    (owed,) = standing([exclusion(), later])
+    assert owed.exclude == later
+
+
+def test_attempts_and_clusters_are_owed_apart() -> None:
+    owed = standing([entry(), entry(restarts_expected=2), entry(cluster_name="beta")])
+    assert len(owed) == 3
+    assert obligation_for(owed, "alpha", "7", 2) == owed[1]
+    assert obligation_for(owed, "alpha", "8", 1) is None
+
+
+def test_settled_clears_the_attempt_that_it_names() -> None:
+    entries = [entry(), exclusion(), entry(restarts_expected=2)]
+    closing = entry(JournalKind.SETTLED, at=after(500))
+    assert [owed.restarts for owed in standing([*entries, closing])] == [2]
+
+
+def test_what_was_written_after_the_look_survives_a_late_settled() -> None:
+    (seen,) = standing([entry()])
+    again = entry(at=after(600), release_by=after(900))
+    (owed,) = standing([entry(), again, settled(seen)])
+    assert owed.hold == again
+
+
+def test_settled_closes_what_was_read() -> None:
+    read = standing([entry(), exclusion(at=after(130))])
+    assert standing([entry(), exclusion(at=after(130)), settled(read[0])]) == ()
+
+
+def test_an_entry_after_settled_stands_even_if_the_clock_went_back() -> None:
+    closing = entry(JournalKind.SETTLED, at=after(500))
+    assert len(standing([entry(), closing, entry()])) == 1
+
+
+def test_settled_alone_owes_nothing_and_is_not_kept() -> None:
+    closing = entry(JournalKind.SETTLED, at=after(500))
+    assert standing([closing]) == ()
+    assert worth_keeping([entry(), closing]) == ()
+
+
+@pytest.mark.parametrize(
+    ("view", "expected"),
+    [
+        (None, Relation.GONE),
+        (held(), Relation.CARRIER),
+        (held(submitted_at=T0), Relation.CARRIER),
+        (held(restarts=0, submitted_at=T0), Relation.BEFORE),
+        (held(restarts=0, submitted_at=after(-60)), Relation.BEFORE),
+        (held(restarts=0, submitted_at=after(60)), Relation.OTHER),
+        (held(restarts=2), Relation.LATER),
+        (held(restarts=2, submitted_at=T0), Relation.OTHER),
+        (held(submitted_at=after(-60)), Relation.OTHER),
+        (held(job_id="8"), Relation.GONE),
+    ],
+)
+def test_a_row_is_placed_by_restart_count_and_submit_time(
+    view: JobView | None, expected: Relation
+) -> None:
+    assert relation(entry(), view) is expected
+
+
+def test_submit_times_are_compared_in_whole_seconds() -> None:
+    owed = entry(restarts_expected=0, submitted_at=T0.replace(microsecond=900_000))
+    assert relation(owed, held(restarts=0, submitted_at=T0)) is Relation.CARRIER
+    assert ACTED > T0
