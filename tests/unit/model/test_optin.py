@@ -1,0 +1,92 @@
+"""What a comment allows, however badly it was quoted."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from middlewatch.model.optin import JobMode, OptIn, directive, read_comment
+
+
+@pytest.mark.parametrize("key", ["nvidia-recovery", "middlewatch"])
+@pytest.mark.parametrize("mode", list(JobMode))
+def test_both_keys_opt_in(key: str, mode: JobMode) -> None:
+    read = read_comment(json.dumps({key: {"environment": "prod", "mode": mode.value}}))
+    assert read.mode is mode
+    assert read.environment == "prod"
+    assert read.problems == ()
+    assert read.suggestion is None
+
+
+def test_a_comment_of_others_says_nothing_to_us() -> None:
+    assert read_comment('{"APS":{"auto_resume_mode":"requeue"}}') == OptIn()
+    assert read_comment("account 17, project x") == OptIn()
+    assert read_comment("") == OptIn()
+
+
+def test_our_member_may_stand_beside_others() -> None:
+    comment = '{"APS":{},"middlewatch":{"environment":"prod","mode":"action"}}'
+    assert read_comment(comment).mode is JobMode.ACTION
+
+
+def test_an_unknown_mode_counts_as_observe_and_says_so() -> None:
+    read = read_comment('{"middlewatch":{"environment":"prod","mode":"kill"}}')
+    assert read.mode is JobMode.OBSERVE
+    assert "kill" in read.problems[0]
+    assert read.suggestion == (
+        '#SBATCH --comment=\'{"middlewatch":{"environment":"prod","mode":"observe"}}\''
+    )
+
+
+def test_stripped_quotes_are_recognised_and_the_right_line_is_given() -> None:
+    read = read_comment("{nvidia-recovery:{environment:prod,mode:action}}")
+    assert read.mode is JobMode.OBSERVE
+    assert "quotes" in read.problems[0]
+    assert read.suggestion == directive("prod", "action")
+
+
+@pytest.mark.parametrize(
+    "comment",
+    [
+        '{"middlewatch":',
+        '{"middlewatch":[]}',
+        '{"middlewatch":{"mode":7}}',
+        '{"middlewatch":{"environment":{},"mode":"action"}}',
+        '["middlewatch"]',
+        "middlewatch please",
+    ],
+)
+def test_whatever_cannot_be_understood_never_permits_action_silently(comment: str) -> None:
+    read = read_comment(comment)
+    assert read.problems
+    assert read.suggestion is not None
+
+
+def test_another_environment_is_not_ours() -> None:
+    read = read_comment('{"middlewatch":{"environment":"staging","mode":"action"}}')
+    assert read.effective("prod") is JobMode.OFF
+    assert read.effective("staging") is JobMode.ACTION
+
+
+def test_no_opt_in_means_off() -> None:
+    assert OptIn().effective("prod") is JobMode.OFF
+
+
+def test_deeply_nested_json_is_an_answer_not_a_crash() -> None:
+    assert read_comment('{"middlewatch":' + "[" * 50_000).mode is JobMode.OBSERVE
+
+
+@given(st.text(max_size=300))
+def test_no_text_makes_the_reader_fail(comment: str) -> None:
+    for text in (comment, "middlewatch" + comment, '{"middlewatch":' + comment):
+        read = read_comment(text)
+        assert read.mode in (None, *JobMode)
+
+
+@given(st.dictionaries(st.text(max_size=9), st.text(max_size=9), max_size=4))
+def test_action_needs_the_very_word(member: dict[str, str]) -> None:
+    read = read_comment(json.dumps({"middlewatch": member}))
+    assert (read.mode is JobMode.ACTION) == (member.get("mode") == "action")
