@@ -26,8 +26,10 @@ OFFSET_MAX = 2**53
 """Larger offsets are refused: beyond it no database counts and JavaScript rounds."""
 
 WORKFLOW_ID_MAX = 256
-TEXT_MAX = 1024
-"""Characters in any other single name or identifier that a client sends."""
+ID_MAX = 128
+"""Characters in an identifier of a record or job, and in an idempotency key's producer."""
+TEXT_MAX = 256
+"""Characters in any other single name that a client sends."""
 DETAIL_MAX = 4096
 EXCERPT_MAX = 2000
 LIST_MAX = 10_000

@@ -30,6 +30,7 @@ from middlewatch.model.advice import Advice, Reason, Status
 from middlewatch.model.attempt import Attempt, EndedBy
 from middlewatch.model.audit import AuditEvent, AuditKind, AuditLevel
 from middlewatch.model.milestone import MilestoneKind, Operation, SchedulerAction, Sequence
+from middlewatch.model.scheduler import JobState
 
 # ------------------------------------------------------------------------------------------ jobs
 
@@ -102,6 +103,12 @@ def _properties(attempt: Attempt) -> heimdall_pb2.JobAdditionalProperties:
         if end.exit_signal is not None:
             message.exit_signal = out_int32(end.exit_signal)
     return message
+
+
+def job_status_of(number: int) -> tuple[JobState, EndedBy | None] | None:
+    """State and (for an ended attempt) who ended it; None where no status was given."""
+    word = _word(heimdall_pb2.JobStatus.DESCRIPTOR, number)
+    return choices.STATE_AND_END_OF_STATUS.get(word)
 
 
 def workflow_message(
