@@ -38,11 +38,6 @@ class Places:
         return self.state / "middlewatch.db"
 
     @property
-    def journal(self) -> Path:
-        """What the watchdog works from."""
-        return self.state / "holds.journal"
-
-    @property
     def token(self) -> Path:
         """The first API token, for the owner only."""
         return self.state / "token"

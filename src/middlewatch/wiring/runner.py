@@ -42,13 +42,15 @@ class Pulse:
 class Loop:
     """One service to be turned. ``wake`` is set by whoever has a hint for it.
 
-    ``tick`` may return True (there is more to do: again at once), a number of seconds until the
-    next turn, or anything else (the interval).
+    ``tick`` may return True, or a report whose ``again`` is true (something was set in motion:
+    look again after ``again_s``), a number of seconds until the next turn, or anything else (the
+    interval).
     """
 
     name: str
     tick: Callable[[datetime], object]
     interval_s: float
+    again_s: float = 0.1
     wake: threading.Event = field(default_factory=threading.Event)
 
 
@@ -65,9 +67,11 @@ class Runner:
             for loop in loops
         }
         self._threads: dict[str, threading.Thread] = {}
+        self._started = clock.monotonic()
 
     def start(self) -> None:
         """Start a thread for each loop; the first tick comes at once."""
+        self._started = self._clock.monotonic()
         for name in self._loops:
             thread = threading.Thread(target=self._run, args=(name,), name=name, daemon=True)
             self._threads[name] = thread
@@ -102,14 +106,13 @@ class Runner:
         return tuple(self._pulses.values())
 
     def stuck(self) -> tuple[str, ...]:
-        """Loops that should have completed a tick long ago, or whose thread is gone."""
+        """Loops that should have completed a tick long ago."""
         now = self._clock.monotonic()
         return tuple(
             pulse.name
             for pulse in self._pulses.values()
             if not self._stops[pulse.name].is_set()
-            and pulse.last is not None
-            and now - pulse.last > pulse.limit_s
+            and now - (self._started if pulse.last is None else pulse.last) > pulse.limit_s
         )
 
     def _run(self, name: str) -> None:
@@ -139,8 +142,8 @@ class Runner:
             self._report.info("loop_recovered", loop=name, after=pulse.failures)
             pulse.failures = 0
         pulse.last, pulse.last_at = self._clock.monotonic(), self._clock.now()
-        if answer is True:
-            return 0.0
+        if answer is True or getattr(answer, "again", False) is True:
+            return min(loop.again_s, loop.interval_s)
         if isinstance(answer, int | float) and not isinstance(answer, bool):
             return min(max(float(answer), 0.0), LONGEST_PAUSE_S)
         return loop.interval_s

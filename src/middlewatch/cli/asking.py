@@ -1,0 +1,214 @@
+"""Asking the gateway: over the Unix socket where there is one, else over the URL with a token.
+
+Reading commands must be quick to start, so this speaks HTTP with the standard library alone.
+Where nobody answers, the failure says so and what to do.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import ssl
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+from middlewatch.cli.failure import Exit, Failure
+from middlewatch.cli.session import Session
+from middlewatch.wiring.places import SYSTEM_STATE
+
+PAGE = 250
+BODY_LIMIT = 64 * 1024 * 1024
+Query = Mapping[str, object]
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: str, timeout: float) -> None:
+        super().__init__("localhost", timeout=timeout)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """One place to ask. ``socket`` or ``url``; ``token`` goes with the latter."""
+
+    socket: Path | None
+    url: str
+    token: str
+    timeout_s: float
+
+    @property
+    def name(self) -> str:
+        return str(self.socket) if self.socket else self.url
+
+    def get(self, path: str, query: Query | None = None) -> dict[str, Any]:
+        """The JSON object at ``path``. Raises Failure."""
+        pairs = [
+            (key, item)
+            for key, value in (query or {}).items()
+            if value is not None
+            for item in (value if isinstance(value, list | tuple) else [value])
+        ]
+        text = urlencode([(key, _query_text(value)) for key, value in pairs])
+        target = f"{path}?{text}" if text else path
+        try:
+            status, body = self._exchange(target)
+        except (OSError, http.client.HTTPException) as error:
+            raise unanswered(self.name, str(error)) from error
+        return _understood(status, body, target)
+
+    def pages(
+        self, path: str, items: str, query: Query, token: str, most: int | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """All items of a listing, page after page; ``token`` is the parameter that continues."""
+        asked = dict(query)
+        count = 0
+        while True:
+            asked["limit"] = min(PAGE, most - count) if most else PAGE
+            answer = self.get(path, asked)
+            for item in answer.get(items) or []:
+                yield item
+                count += 1
+                if most and count >= most:
+                    return
+            follow = answer.get("nextPageToken")
+            if not follow:
+                return
+            asked[token] = follow
+
+    def _exchange(self, target: str) -> tuple[int, bytes]:
+        connection = self._connection()
+        headers = {"Accept": "application/json"}
+        if self.token:
+            headers["Authorization"] = f"Bearer {self.token}"
+        try:
+            prefix = "" if self.socket else urlsplit(self.url).path.rstrip("/")
+            connection.request("GET", prefix + target, headers=headers)
+            response = connection.getresponse()
+            return response.status, response.read(BODY_LIMIT)
+        finally:
+            connection.close()
+
+    def _connection(self) -> http.client.HTTPConnection:
+        if self.socket is not None:
+            return _UnixConnection(str(self.socket), self.timeout_s)
+        parts = urlsplit(self.url)
+        if parts.scheme == "https":
+            return http.client.HTTPSConnection(
+                parts.hostname or "",
+                parts.port,
+                timeout=self.timeout_s,
+                context=ssl.create_default_context(),
+            )
+        return http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=self.timeout_s)
+
+
+def unanswered(name: str, why: str) -> Failure:
+    return Failure(
+        Exit.TRY_LATER,
+        f"nobody answers at {name} ({why})",
+        "Start it with `middlewatch up`. If it runs elsewhere, say where: --state-dir DIR, or "
+        "client.url and client.token_file in the settings.",
+    )
+
+
+def gateway(session: Session) -> Gateway:
+    """Where this call is to ask. Raises Failure where no way is known."""
+    loaded = session.loaded()
+    settings = loaded.settings
+    places = session.places(loaded)
+    timeout = settings.client.timeout_s
+    if settings.client.url:
+        _checked_url(settings.client.url, loaded.origins["client.url"])
+        return Gateway(None, settings.client.url, _token(session), timeout)
+    candidates = [places.socket]
+    if not settings.state.directory and not settings.gateway.socket:
+        candidates.append(SYSTEM_STATE / "api.sock")
+    for path in candidates:
+        if _is_socket(path):
+            return Gateway(path, "", "", timeout)
+    token = _token(session)
+    if token and (url := _read(places.address)):
+        return Gateway(None, url, token, timeout)
+    raise unanswered(str(places.socket), "no such socket")
+
+
+def quoted(text: str) -> str:
+    """One segment of a path."""
+    return quote(text, safe="")
+
+
+def _is_socket(path: Path) -> bool:
+    try:
+        return path.is_socket()
+    except OSError:
+        return False
+
+
+def _checked_url(url: str, where: str) -> None:
+    parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise Failure(
+            Exit.CONFIGURATION, f"{where}: client.url {url[:80]!r} is no http:// or https:// URL"
+        )
+
+
+def _token(session: Session) -> str:
+    loaded = session.loaded()
+    named = loaded.settings.client.token_file
+    path = Path(named).expanduser() if named else session.places(loaded).token
+    text = _read(path)
+    if named and not text:
+        raise Failure(
+            Exit.CONFIGURATION,
+            f"{loaded.origins['client.token_file']}: the token file {named} cannot be read",
+        )
+    return text
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _query_text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def _understood(status: int, body: bytes, target: str) -> dict[str, Any]:
+    try:
+        value = json.loads(body) if body else {}
+    except (ValueError, RecursionError):
+        value = None
+    if 200 <= status < 300 and isinstance(value, dict):
+        return value
+    said = ""
+    if isinstance(value, dict):
+        said = str(value.get("message") or value.get("error") or "")[:500]
+    kinds = {
+        400: (Exit.USAGE, "the gateway does not take the question"),
+        401: (Exit.REFUSED, "the gateway does not know who asks"),
+        403: (Exit.REFUSED, "not permitted"),
+        404: (Exit.NOT_FOUND, "not found"),
+        409: (Exit.CONFLICT, "conflict"),
+        429: (Exit.TRY_LATER, "the gateway is busy"),
+        503: (Exit.TRY_LATER, "the gateway cannot answer now"),
+        504: (Exit.TRY_LATER, "the gateway cannot answer now"),
+    }
+    code, what = kinds.get(status, (Exit.FAILED, f"unexpected answer (HTTP {status})"))
+    hint = ""
+    if status in {401, 403}:
+        hint = "Ask as the user who started it, or give a token: client.token_file"
+    raise Failure(code, f"{what}: {said}" if said else what, hint, asked=target)

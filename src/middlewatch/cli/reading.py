@@ -1,0 +1,398 @@
+"""jobs, job, advice, audit: what is known, as squeue would show it."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+import click
+
+from middlewatch.cli import asking, completing, show
+from middlewatch.cli.failure import Exit, Failure
+from middlewatch.cli.session import Session, with_session
+
+STATE_CODES = {
+    "PENDING": "PD", "RUNNING": "R", "SUSPENDED": "S", "COMPLETED": "CD", "CANCELLED": "CA",
+    "FAILED": "F", "TIMEOUT": "TO", "NODE_FAIL": "NF", "PREEMPTED": "PR", "BOOT_FAIL": "BF",
+    "DEADLINE": "DL", "OUT_OF_MEMORY": "OOM", "REQUEUED": "RQ", "STOPPED": "ST",
+}  # fmt: skip
+Job = Mapping[str, Any]
+
+
+@click.command()
+@with_session()
+@click.option("--all", "all_", is_flag=True, help="Ended ones too, however long ago.")
+@click.option("--me", is_flag=True, help="Only my own.")
+@click.option("-u", "--user", metavar="NAME", help="Only this user's.")
+@click.option("-n", "--noheader", is_flag=True, help="Without the line of headers.")
+@click.option("-t", "--state", metavar="STATE", help="Only attempts in this state (RUNNING, ...).")
+@click.option("--limit", type=click.IntRange(1), help="At most so many attempts.")
+def jobs(
+    session: Session,
+    *,
+    all_: bool,
+    me: bool,
+    user: str | None,
+    noheader: bool,
+    state: str | None,
+    limit: int | None,
+) -> None:
+    """List the attempts that are watched: the live ones, and those that ended in the last day.
+
+    \b
+    Examples:
+      mw jobs
+      mw jobs --me --all
+      mw jobs --json | jq '.jobs[].state'
+    """
+    from middlewatch.wiring.moment import now
+
+    gateway = asking.gateway(session)
+    found = list(_jobs(gateway, all_, state, now()))
+    wanted = _me() if me else user
+    if wanted:
+        found = [job for job in found if _extra(job).get("user") == wanted]
+    found = found[-limit:] if limit else found
+    if session.as_json:
+        show.as_json({"jobs": found})
+        return
+    if not found:
+        show.note("no attempts" + ("" if all_ else "; ended ones: mw jobs --all"))
+        return
+    show.table(
+        ("JOBID", "ATT", "USER", "NAME", "ST", "TIME", "NODES", "OPT-IN", "NODELIST", "NOTE"),
+        [_row(job, now()) for job in found],
+        right=("JOBID", "ATT", "TIME", "NODES"),
+        header=not noheader,
+    )
+
+
+def _jobs(
+    gateway: asking.Gateway, all_: bool, state: str | None, now: datetime
+) -> Iterable[dict[str, Any]]:
+    path, items, token = "/v1/jobs", "jobs", "pageToken"
+    if state:
+        yield from gateway.pages(path, items, {"jmState": state.upper()}, token)
+    elif all_:
+        yield from gateway.pages(path, items, {}, token)
+    else:
+        from datetime import timedelta
+
+        since = (now - timedelta(days=1)).isoformat().replace("+00:00", "Z")
+        ended = {"completedJobs": True, "endTimeFrom": since}
+        both = [
+            *gateway.pages(path, items, ended, token),
+            *gateway.pages(path, items, {"completedJobs": False}, token),
+        ]
+        yield from sorted(both, key=lambda job: str(job.get("createTime") or ""))
+
+
+def _me() -> str:
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
+
+
+def _extra(job: Job) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = job.get("additionalProperties") or {}
+    return found
+
+
+def _state(job: Job) -> str:
+    return show.word(job.get("state"), "JOB_STATUS_") or "UNSPECIFIED"
+
+
+def elapsed(job: Job, now: datetime) -> float | None:
+    """Seconds from the attempt's start to its end, or until now."""
+    start = show.moment(job.get("startTime"))
+    if start is None:
+        return None
+    return ((show.moment(job.get("endTime")) or now) - start).total_seconds()
+
+
+def _row(job: Job, now: datetime) -> tuple[object, ...]:
+    extra = _extra(job)
+    state = _state(job)
+    code = STATE_CODES.get(state, state) + ("*" if extra.get("completing") else "")
+    nodes = job.get("nodes") or []
+    return (
+        job.get("jobId") or "-",
+        job.get("attemptIndex") or 0,
+        extra.get("user") or "-",
+        job.get("jobName") or "-",
+        code,
+        show.span(elapsed(job, now)),
+        extra.get("nodeCount") or len(nodes) or "-",
+        extra.get("optInMode") or "off",
+        ",".join(nodes) or (f"({extra['reason']})" if extra.get("reason") else "-"),
+        "; ".join(_notes(job)) or "-",
+    )
+
+
+def _notes(job: Job) -> Iterable[str]:
+    extra = _extra(job)
+    desired = show.word(job.get("desiredState"), "ADVICE_STATE_")
+    if desired and desired != "UNSPECIFIED":
+        yield f"advice: {desired}"
+    if extra.get("vanished"):
+        yield "lost by the scheduler"
+    if extra.get("held"):
+        yield "held"
+    problems = extra.get("optInProblems") or []
+    if problems:
+        yield f"comment: {problems[0]} (mw check-comment --job {job.get('jobId')})"
+
+
+@click.command()
+@with_session()
+@click.argument("job", shell_complete=completing.job_ids)
+def job(session: Session, job: str) -> None:
+    """Show one job: all its attempts, how far each came, and what was advised.
+
+    JOB is a job id (4711, 4711_3), one of its attempts (4711-1), or an attempt's UUID.
+    """
+    from middlewatch.wiring.moment import now
+
+    gateway = asking.gateway(session)
+    body = explanation(gateway, job)
+    if session.as_json:
+        show.as_json({"explanation": body})
+        return
+    this = body.get("job") or {}
+    attempts = [*(body.get("siblings") or []), this]
+    attempts.sort(key=lambda a: (str(a.get("submitTime") or ""), a.get("attemptIndex") or 0))
+    extra = _extra(this)
+    show.say(f"JobId={this.get('jobId')} JobName={this.get('jobName') or '(none)'}")
+    show.say(
+        f"   UserId={extra.get('user') or '-'} Partition={','.join(extra.get('partitions') or [])} "
+        f"OptIn={extra.get('optInMode') or 'off'} Requeue={_flag(extra.get('requeueable'))}"
+    )
+    show.say(f"   StdOut={extra.get('stdoutPath') or '-'}")
+    for problem in extra.get("optInProblems") or []:
+        show.say(f"   Comment: {problem}")
+    if extra.get("optInSuggestion"):
+        show.say(f"   Right would be: {extra['optInSuggestion']}")
+    show.say()
+    show.table(
+        ("ATT", "STATE", "ENDED-BY", "EXIT", "START", "TIME", "NODELIST"),
+        [
+            (
+                one.get("attemptIndex") or 0,
+                _state(one),
+                _extra(one).get("endedBy") or "-",
+                _exit(_extra(one)),
+                show.clock_time(one.get("startTime")),
+                show.span(elapsed(one, now())),
+                ",".join(one.get("nodes") or []) or "-",
+            )
+            for one in attempts
+        ],
+        right=("ATT", "TIME"),
+    )
+    progress = body.get("progress") or {}
+    if progress:
+        show.say()
+        show.say(f"progress of attempt {this.get('attemptIndex') or 0}: {progress_line(progress)}")
+    advice_record = body.get("advice")
+    if advice_record:
+        show.say()
+        show.say(f"advice: {advice_line(advice_record)}")
+    show.say()
+    show.say(f"why: mw explain {this.get('jobRunId') or job}")
+
+
+def explanation(gateway: asking.Gateway, reference: str) -> dict[str, Any]:
+    """All that is known of one attempt. Raises Failure where it is not known."""
+    try:
+        return gateway.get(f"/middlewatch/v1/attempts/{asking.quoted(reference)}/explanation")
+    except Failure as failure:
+        if failure.code is Exit.NOT_FOUND:
+            raise Failure(
+                Exit.NOT_FOUND,
+                f"no attempt is known as {reference}",
+                "mw jobs --all lists what is known",
+            ) from failure
+        raise
+
+
+def progress_line(progress: Mapping[str, Any]) -> str:
+    """Step, checkpoint and pace in one line."""
+    parts = [str(progress.get("phase") or "starting")]
+    last, total = progress.get("lastStep"), progress.get("totalSteps")
+    if last is not None:
+        parts.append(f"step {last}" + (f"/{total}" if total is not None else ""))
+    if progress.get("checkpointStep") is not None:
+        parts.append(f"checkpoint {progress['checkpointStep']}")
+    if progress.get("loadedStep") is not None:
+        parts.append(f"resumed from {progress['loadedStep']}")
+    if progress.get("stepTimeSeconds"):
+        parts.append(f"{float(progress['stepTimeSeconds']):.3g} s/step")
+    return ", ".join(parts)
+
+
+def advice_line(record: Mapping[str, Any]) -> str:
+    """Desired state, exclusions, generation and what came of it."""
+    without = record.get("exclusions") or []
+    status = record.get("status") or {}
+    outcome = (
+        f"{status.get('disposition')} {status.get('reason')}"
+        + (f" ({status['detail']})" if status.get("detail") else "")
+        if status
+        else "not reported yet"
+    )
+    return (
+        f"{record.get('desired')}"
+        + (f" without {','.join(without)}" if without else "")
+        + f", generation {record.get('generation') or 0}: {outcome}"
+    )
+
+
+def _flag(value: object) -> str:
+    return "-" if value is None else ("1" if value else "0")
+
+
+def _exit(extra: Mapping[str, Any]) -> str:
+    if extra.get("exitCode") is None and extra.get("exitSignal") is None:
+        return "-"
+    return f"{extra.get('exitCode') or 0}:{extra.get('exitSignal') or 0}"
+
+
+@click.command()
+@with_session()
+@click.argument("job", required=False, shell_complete=completing.job_ids)
+@click.option("--active", is_flag=True, help="Only what still needs work.")
+@click.option("--limit", type=click.IntRange(1), help="At most so many.")
+def advice(session: Session, job: str | None, active: bool, limit: int | None) -> None:
+    """List what was decided for each attempt, and what came of it; of one JOB if it is named."""
+    gateway = asking.gateway(session)
+    query = {"onlyActive": active}
+    found = [
+        record
+        for record in gateway.pages("/middlewatch/v1/advice", "advice", query, "page", limit)
+        if job is None or job in _names(record)
+    ]
+    if session.as_json:
+        show.as_json({"advice": found})
+        return
+    if not found:
+        show.note("no advice" + (f" for {job}" if job else ""))
+        return
+    show.table(
+        ("JOBID", "ATT", "GEN", "DESIRED", "EXCLUDE", "CLASS", "BASIS", "SINCE", "OUTCOME", "WHY"),
+        [_advice_row(record) for record in found],
+        right=("JOBID", "ATT", "GEN"),
+    )
+
+
+def _names(record: Mapping[str, Any]) -> tuple[str, ...]:
+    job_id = str(record.get("jobId"))
+    return (
+        job_id,
+        f"{job_id}-{record.get('attemptIndex') or 0}",
+        str(record.get("attemptId")),
+    )
+
+
+def _advice_row(record: Mapping[str, Any]) -> tuple[object, ...]:
+    status = record.get("status") or {}
+    closed = next((g for g in record.get("gates") or [] if not g.get("open")), None)
+    outcome = status.get("disposition") or "OPEN"
+    why = str(status.get("reason") or "")
+    if closed:
+        why = f"would have; {closed.get('detail') or closed.get('name')}"
+    elif status.get("detail"):
+        why = f"{why}: {status['detail']}"
+    return (
+        record.get("jobId"),
+        record.get("attemptIndex") or 0,
+        record.get("generation") or 0,
+        record.get("desired"),
+        ",".join(record.get("exclusions") or []) or "-",
+        record.get("failureClass") or "-",
+        record.get("basis") or "-",
+        show.clock_time(record.get("desiredStateChangedAt")),
+        outcome,
+        why or "-",
+    )
+
+
+@click.command()
+@with_session()
+@click.argument("job", required=False, shell_complete=completing.job_ids)
+@click.option("--type", "type_", metavar="TYPE", help="Only events of this type.")
+@click.option("--producer", metavar="NAME", help="Only events of this producer.")
+@click.option("--level", metavar="LEVEL", help="info, warning or alarm.")
+@click.option("--limit", type=click.IntRange(1), default=100, show_default=True)
+@click.option("--oldest", is_flag=True, help="From the beginning; without it, the newest.")
+def audit(
+    session: Session,
+    *,
+    job: str | None,
+    type_: str | None,
+    producer: str | None,
+    level: str | None,
+    limit: int,
+    oldest: bool,
+) -> None:
+    """Show the trail, oldest line first: of everything, or of one JOB (4711, 4711-1, a UUID)."""
+    gateway = asking.gateway(session)
+    query: dict[str, object] = {
+        "eventType": type_,
+        "eventProducer": producer,
+        "eventLevel": level,
+        "sortBy": "event_produced_at:asc" if oldest else "event_produced_at:desc",
+        **_audit_target(job),
+    }
+    found: list[dict[str, Any]] = []
+    while len(found) < limit:
+        answer = gateway.get("/v1/audit/events", {**query, "limit": min(100, limit - len(found))})
+        items = answer.get("items") or []
+        found += items
+        follow = (answer.get("cursor") or {}).get("next")
+        if not items or not follow:
+            break
+        query["cursor"] = follow
+    if not oldest:
+        found.reverse()
+    if session.as_json:
+        show.as_json({"events": found})
+        return
+    show.table(
+        ("NO", "TIME", "JOBID", "ATT", "KIND", "TYPE", "PRODUCER", "LEVEL", "PAYLOAD"),
+        [_audit_row(event) for event in found],
+        right=("NO", "JOBID", "ATT"),
+    )
+
+
+def _audit_target(job: str | None) -> dict[str, object]:
+    if job is None:
+        return {}
+    if job.count("-") == 4:
+        return {"heimdallJobId": job}
+    job_id, hyphen, index = job.rpartition("-")
+    if hyphen and index.isdigit():
+        return {"jobId": job_id, "attemptIndex": int(index)}
+    return {"jobId": job}
+
+
+def _audit_row(event: Mapping[str, Any]) -> tuple[object, ...]:
+    import json
+    from datetime import UTC
+
+    micro = int(event.get("eventProducedAt") or 0)
+    when = datetime.fromtimestamp(micro / 1e6, UTC).astimezone()
+    return (
+        event.get("eventNumber"),
+        when.strftime("%Y-%m-%dT%H:%M:%S.") + f"{when.microsecond // 1000:03}",
+        event.get("jobId") or "-",
+        "-" if event.get("attemptIndex") is None else event["attemptIndex"],
+        event.get("eventKind") or "-",
+        event.get("eventType") or "-",
+        event.get("eventProducer") or "-",
+        show.word(event.get("eventLevel"), "EVENT_LEVEL_").lower() or "info",
+        json.dumps(event.get("payload") or {}, ensure_ascii=False),
+    )

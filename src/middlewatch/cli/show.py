@@ -1,0 +1,87 @@
+"""What is printed, and how: tables as squeue makes them, JSON for programs, nothing a terminal
+would obey."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from middlewatch.cli.failure import SCHEMA_VERSION
+from middlewatch.wiring.plain import plain, plain_lines
+
+
+def say(text: object = "") -> None:
+    """Print a line, or several, to standard output, stripped of what a terminal would obey."""
+    sys.stdout.write(plain_lines(text).encode("utf-8", "replace").decode("utf-8") + "\n")
+
+
+def note(text: object) -> None:
+    """The same to standard error: all that is not the answer itself."""
+    sys.stderr.write(plain_lines(text) + "\n")
+
+
+def as_json(body: Mapping[str, Any]) -> None:
+    """Print one object with the version of its schema. Only ASCII leaves: JSON's own escapes
+    keep every character, and no terminal obeys them."""
+    print(json.dumps({"schema_version": SCHEMA_VERSION, **body}, indent=2))
+
+
+def table(
+    headers: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    right: Sequence[str] = (),
+    *,
+    header: bool = True,
+) -> None:
+    """Print rows under upper-case headers, without boxes. On a terminal the last column is cut
+    at its edge; elsewhere nothing ever is."""
+    cells = [[plain(cell) for cell in row] for row in rows]
+    widths = [
+        max([len(name), *(len(row[index]) for row in cells)]) for index, name in enumerate(headers)
+    ]
+    terminal = shutil.get_terminal_size((0, 0)).columns if sys.stdout.isatty() else 0
+    for row in [list(headers), *cells] if header else cells:
+        parts = [
+            cell.rjust(width) if name in right else cell.ljust(width)
+            for name, cell, width in zip(headers, row, widths, strict=True)
+        ]
+        line = " ".join(parts).rstrip()
+        say(plain(line, terminal) if terminal else line)
+
+
+def moment(text: str | None) -> datetime | None:
+    """A time of the API (RFC 3339); None where there is none or it cannot be read."""
+    if not text:
+        return None
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def clock_time(text: str | None) -> str:
+    """A time as local HH:MM:SS with its date, to the second; a dash for none."""
+    found = moment(text)
+    return found.astimezone().strftime("%Y-%m-%dT%H:%M:%S") if found else "-"
+
+
+def span(seconds: float | None) -> str:
+    """A duration as Slurm writes it: M:SS, H:MM:SS, D-HH:MM:SS."""
+    if seconds is None or seconds < 0:
+        return "-"
+    minutes, second = divmod(int(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    days, hour = divmod(hours, 24)
+    if days:
+        return f"{days}-{hour:02}:{minute:02}:{second:02}"
+    return f"{hour}:{minute:02}:{second:02}" if hour else f"{minute}:{second:02}"
+
+
+def word(text: object, prefix: str) -> str:
+    """An enum name of the API without its prefix."""
+    return str(text or "").removeprefix(prefix)

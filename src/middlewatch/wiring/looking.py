@@ -1,0 +1,64 @@
+"""The scheduler as the settings describe it, and single looks at it for the command line."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from middlewatch.adapters.clock.system import SystemClock
+from middlewatch.adapters.slurm.command import Commands, Finished, Observed
+from middlewatch.adapters.slurm.scheduler import SlurmScheduler
+from middlewatch.model.answer import Absent, Known, Unknown
+from middlewatch.model.identity import ClusterId
+from middlewatch.ports.clock import Clock
+from middlewatch.ports.errors import NotFound, Unreachable
+from middlewatch.wiring.settings import Settings
+
+SCHEDULER = "slurm"
+
+
+def cluster_of(settings: Settings) -> ClusterId:
+    return ClusterId(SCHEDULER, settings.deployment.environment)
+
+
+def commands_of(
+    settings: Settings, clock: Clock, observer: Callable[[Observed], None] | None = None
+) -> Commands:
+    """The runner of Slurm's commands: where they lie, which configuration they read."""
+    environ = dict(os.environ)
+    if settings.slurm.conf:
+        environ["SLURM_CONF"] = settings.slurm.conf
+    bin_dir = Path(settings.slurm.bin_dir).expanduser() if settings.slurm.bin_dir else None
+    return Commands(clock, bin_dir=bin_dir, environ=environ, observer=observer)
+
+
+def scheduler_of(
+    settings: Settings, clock: Clock, observer: Callable[[Observed], None] | None = None
+) -> SlurmScheduler:
+    """The Slurm of these settings."""
+    return SlurmScheduler(
+        cluster_of(settings),
+        commands_of(settings, clock, observer),
+        clock,
+        query_deadline_s=settings.slurm.look_deadline_s,
+    )
+
+
+def ask(settings: Settings, argv: tuple[str, ...]) -> Finished:
+    """One command that only looks."""
+    return commands_of(settings, SystemClock()).run(argv, settings.slurm.look_deadline_s)
+
+
+def comment_of_job(settings: Settings, job_id: str) -> str:
+    """The comment of a job, read so that nobody can forge it.
+
+    Raises `NotFound` where Slurm does not know the job, `Unreachable` where it does not say.
+    """
+    match scheduler_of(settings, SystemClock()).detail(job_id):
+        case Known(value=detail):
+            return detail.comment
+        case Absent():
+            raise NotFound(f"Slurm no longer knows job {job_id} (see MinJobAge)")
+        case Unknown(why=why):
+            raise Unreachable(f"Slurm does not tell about job {job_id}: {why}")
