@@ -114,7 +114,13 @@ def _order(cluster: Cluster, job_id: str, kind: str, rank: int, factor: float) -
     # Written by the job's user: the folder is theirs, and whoever owns a folder could have put
     # a link to anything in the file's place.
     cluster.run(
-        ["sh", "-c", 'cat > "$1.new" && mv "$1.new" "$1"', "sh", known["control"]],
+        [
+            "sh",
+            "-c",
+            'cat > "$1.new" && mv "$1.new" "$1"',
+            "sh",
+            f"{known['checkpoints']}/control.json",
+        ],
         user=known["user"],
         stdin=json.dumps(order),
     )

@@ -215,19 +215,15 @@ class Cluster:
         """
         spec = self.spec
         user = user or spec.job_users[0]
-        options = job.at(self.home(user)) if isinstance(job, jobs.TrainerOptions) else None
-        text = jobs.script(options, self.layout.bin) if options else str(job)
+        home = self.home(user)
+        text = job if isinstance(job, str) else jobs.script(job, self.layout.bin, home)
         argv = ["sbatch", "--parsable"]
         if comment is not None:
             argv.append(f"--comment={comment}")
         answer = self.run([*argv, *extra], user=user, stdin=text)
         job_id = answer.stdout.strip().split(";")[0]
-        if options:
-            note = {
-                "user": user,
-                "checkpoints": str(options.checkpoint_dir),
-                "control": str(options.control),
-            }
+        if not isinstance(job, str):
+            note = {"user": user, "checkpoints": str(job.folder(home, job_id))}
             (self.layout.jobs / f"{job_id}.json").write_text(json.dumps(note) + "\n")
         return job_id
 

@@ -8,13 +8,12 @@ copied into the lab.
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import shutil
 import subprocess
 import sys
 import sysconfig
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
@@ -27,8 +26,8 @@ DEBIAN_PYTHON = Path("/usr/bin/python3")
 class TrainerOptions:
     """One job that runs the trainer. Times in seconds; see ``bin/trainer --help`` for its options.
 
-    ``comment`` is written as ``#SBATCH --comment`` (the opt-in). ``checkpoint_dir`` and
-    ``control`` default to places below the user's folder in the lab, one per job name.
+    ``comment`` is written as ``#SBATCH --comment`` (the opt-in). ``checkpoint_dir`` defaults to
+    one per job below its user's folder in the lab; jobs that follow each other share one.
     ``relaunch`` > 0 starts srun again that often after a failure, inside the same job.
     """
 
@@ -52,7 +51,6 @@ class TrainerOptions:
     checkpoint_seconds: float = 0.0
     startup_seconds: float = 0.0
     checkpoint_dir: Path | None = None
-    control: Path | None = None
     format: str = "megatron"
     seed: int = 1
     log_every: int = 1
@@ -66,16 +64,9 @@ class TrainerOptions:
     collective_timeout: float = 0.0
     cascade: str = "none"
 
-    def at(self, home: Path) -> TrainerOptions:
-        """The same with its folders filled in, below ``home``."""
-        checkpoints = self.checkpoint_dir or home / "checkpoints" / _file_name(self.name)
-        return replace(
-            self, checkpoint_dir=checkpoints, control=self.control or checkpoints / "control.json"
-        )
-
-
-def _file_name(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9._-]", "_", name).strip(".") or "job"
+    def folder(self, home: Path, job_id: str) -> Path:
+        """Where the job's checkpoints and its control file lie; ``home`` is its user's."""
+        return self.checkpoint_dir or home / "checkpoints" / job_id
 
 
 def install(layout: Layout) -> None:
@@ -131,14 +122,14 @@ def _copy_interpreter(folder: Path, launcher: Path) -> None:
     launcher.chmod(0o755)
 
 
-def script(options: TrainerOptions, bin_folder: Path) -> str:
-    """The batch script. ``options`` must have its folders (``at``). Raises ValueError for what
-    cannot stand in a batch script."""
-    if options.checkpoint_dir is None or options.control is None:
-        raise ValueError("options without folders: use TrainerOptions.at(home)")
+def script(options: TrainerOptions, bin_folder: Path, home: Path) -> str:
+    """The batch script. Raises ValueError for what cannot stand in a batch script."""
     lines = ["#!/bin/bash", *_directives(options)]
     command = " ".join(shlex.quote(word) for word in _command(options, bin_folder))
-    launch = f"srun --kill-on-bad-exit=1 {command}"
+    folder = shlex.quote(str(options.folder(home, "")))
+    if options.checkpoint_dir is None:
+        folder += '/"$SLURM_JOB_ID"'
+    launch = f"srun --kill-on-bad-exit=1 {command} --checkpoint-dir={folder}"
     if options.relaunch:
         lines += [
             f"for launch in $(seq 0 {options.relaunch}); do",
@@ -188,8 +179,6 @@ def _quoted(value: str) -> str:
 def _command(options: TrainerOptions, bin_folder: Path) -> list[str]:
     words = [
         str(bin_folder / "trainer"),
-        f"--checkpoint-dir={options.checkpoint_dir}",
-        f"--control={options.control}",
         f"--steps={options.steps}",
         f"--step-seconds={options.step_seconds}",
         f"--checkpoint-every={options.checkpoint_every}",
