@@ -71,6 +71,10 @@ def decode(body: object, kind: type[R], table: Table, key: object) -> R:
         record: R = _decoders[kind].decode(body)
     except (msgspec.MsgspecError, UnicodeError, RecursionError, ValueError) as error:
         raise broken(table, key, str(error)) from error
+    try:
+        _check_times(record, kind.__name__)
+    except Refused as error:
+        raise broken(table, key, str(error)) from error
     return record
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Select, Table, false, func, select, true
+from sqlalchemy import ColumnElement, Connection, Select, Table, case, false, func, select, true
 
 from middlewatch.adapters.sql import schema as t
 from middlewatch.adapters.sql.codec import broken, decode, micros, moment_of
@@ -33,7 +33,12 @@ def many(connection: Connection, query: Select[Any], table: Table, kind: type[R]
 def one(connection: Connection, table: Table, key: str, value: str, kind: type[R]) -> R | None:
     """The record under a key, if there is one."""
     row = connection.execute(select(table.c.body).where(table.c[key] == value)).first()
-    return None if row is None else decode(row.body, kind, table, f"{key}={value}")
+    if row is None:
+        return None
+    record = decode(row.body, kind, table, f"{key}={value}")
+    if getattr(record, key) != value:
+        raise broken(table, f"{key}={value}", f"its body is about {getattr(record, key)}")
+    return record
 
 
 def _bodies(table: Table, *where: ColumnElement[bool]) -> Select[Any]:
@@ -116,14 +121,16 @@ def workflows(
     """Oldest first attempt first. A workflow has ended when all of its attempts have; it is named
     after its first attempt, whose job number is its id at the scheduler."""
     c = t.attempts.c
-    wanted = c.workflow_id != "" if workflow_id is None else c.workflow_id == workflow_id
+    wanted = c.workflow_id != ""
+    if workflow_id is not None:
+        wanted &= c.workflow_id == workflow_id
     groups = (
         select(
             c.workflow_id,
             func.min(c.number).label("first"),
             func.min(c.started_us).label("started_us"),
             func.max(c.ended_us).label("ended_us"),
-            func.min(c.final).label("all_final"),
+            func.min(case((c.final == true(), 1), else_=0)).label("all_final"),
         )
         .where(wanted)
         .group_by(c.workflow_id)

@@ -22,14 +22,14 @@ _CHUNK = 400
 def take(connection: Connection, counter: str, count: int) -> int:
     """The first of ``count`` consecutive numbers, the next ones of that counter."""
     table = t.counters
-    if count:
-        connection.execute(
-            update(table).where(table.c.name == counter).values(value=table.c.value + count)
-        )
-    row = connection.execute(select(table.c.value).where(table.c.name == counter)).first()
+    this = table.c.name == counter
+    # The row is locked where a database locks rows: others wait for their numbers until we are done.
+    row = connection.execute(select(table.c.value).where(this).with_for_update()).first()
     if row is None or not isinstance(row.value, int):
         raise broken(table, f"name={counter}", "the counter is missing or no number")
-    return int(row.value) - count + 1
+    if count:
+        connection.execute(update(table).where(this).values(value=row.value + count))
+    return int(row.value) + 1
 
 
 def swap(

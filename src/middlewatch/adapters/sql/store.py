@@ -18,7 +18,7 @@ from middlewatch.adapters.sql import trail as _trail
 from middlewatch.adapters.sql.engine import WAIT_S, Database
 from middlewatch.adapters.sql.place import network_mount, private_directory
 from middlewatch.adapters.sql.upgrade import bring_up_to_date
-from middlewatch.adapters.sql.write import write, write_audit
+from middlewatch.adapters.sql.write import last_number, write
 from middlewatch.model.action import ActionRecord
 from middlewatch.model.advice import Advice, Status
 from middlewatch.model.attempt import Attempt
@@ -212,7 +212,7 @@ class SqlStore:
 
     def last_audit_number(self) -> int:
         with self.database.read() as connection:
-            return write_audit(connection, ())
+            return last_number(connection)
 
     # leases, tokens, small facts
 
@@ -249,7 +249,7 @@ class SqlStore:
             with self.database.write() as connection:
                 _small.beat(connection)
             with self.database.read() as connection:
-                write_audit(connection, ())
+                last_number(connection)
         except PortError:
             return False
         return True

@@ -16,6 +16,7 @@ from sqlalchemy import Connection, Table, insert, select
 
 from middlewatch.adapters.sql import schema as t
 from middlewatch.adapters.sql.codec import (
+    broken,
     columns,
     decode,
     digest,
@@ -90,6 +91,7 @@ def _write_attempt(connection: Connection, attempt: Attempt) -> None:
         end is None or (state in FAILURE_LIKE and end.by is not EndedBy.REQUEUE)
     )
     ended = None if end is None else (end.at or end.learned_at)
+    body = encode(replace(attempt, version=attempt.version + 1))
     values: dict[str, Any] = {
         "scheduler": attempt.cluster.scheduler,
         "environment": attempt.cluster.environment,
@@ -104,7 +106,7 @@ def _write_attempt(connection: Connection, attempt: Attempt) -> None:
         "eligible": eligible,
         "started_us": micros_or_none(attempt.started_at),
         "ended_us": micros_or_none(ended),
-        "body": encode(replace(attempt, version=attempt.version + 1)),
+        "body": body,
     }
     swap(connection, t.attempts, "id", attempt.id, expected=attempt.version, values=values)
 
@@ -186,10 +188,11 @@ def _write_advice(connection: Connection, advice: Advice) -> None:
     if row is not None and row.version == advice.version:
         before = decode(row.body, Advice, table, f"attempt_id={advice.attempt_id}")
         _check_follows(before, advice)
-    elif row is None and advice.generation != 1:
+    elif row is None and advice.version == 0 and advice.generation != 1:
         raise Refused(
             f"advice for {advice.attempt_id} begins with generation 1, not {advice.generation}"
         )
+    body = encode(replace(advice, version=advice.version + 1))
     values: dict[str, Any] = {
         "scheduler": advice.owner.scheduler,
         "environment": advice.owner.environment,
@@ -197,7 +200,7 @@ def _write_advice(connection: Connection, advice: Advice) -> None:
         "submitted_us": micros(advice.submitted_at),
         "active": advice.active,
         "generation": advice.generation,
-        "body": encode(replace(advice, version=advice.version + 1)),
+        "body": body,
     }
     swap(connection, table, "attempt_id", advice.attempt_id, expected=advice.version, values=values)
     if row is not None and before is not None and before.generation != advice.generation:
@@ -264,14 +267,25 @@ def write_audit(connection: Connection, events: Iterable[AuditEvent]) -> int:
     known = existing(connection, t.audit, "key_digest", seen)
     fresh = [(key, event) for key, event in keyed if key is None or key not in known]
     if not fresh:
-        return take(connection, "audit", 0) - 1
+        return last_number(connection)
     first = take(connection, "audit", len(fresh))
     rows = [_audit_row(number, key, event) for number, (key, event) in enumerate(fresh, first)]
     connection.execute(insert(t.audit), rows)
     return first + len(fresh) - 1
 
 
+def last_number(connection: Connection) -> int:
+    """The number of the newest line of the trail, 0 for none."""
+    value = connection.execute(
+        select(t.counters.c.value).where(t.counters.c.name == "audit")
+    ).scalar()
+    if not isinstance(value, int):
+        raise broken(t.counters, "name=audit", "the counter is missing or no number")
+    return value
+
+
 def _audit_row(number: int, key: str | None, event: AuditEvent) -> dict[str, Any]:
+    body = encode(replace(event, number=number))
     values = {
         "number": number,
         "key_digest": key,
@@ -282,6 +296,6 @@ def _audit_row(number: int, key: str | None, event: AuditEvent) -> dict[str, Any
         "level": event.level.value,
         "producer": event.producer,
         "happened_us": micros(event.happened_at),
-        "body": encode(replace(event, number=number)),
+        "body": body,
     }
     return columns(t.audit, values)
