@@ -74,6 +74,7 @@ def ended(cluster: SimulatedCluster, job: Job, failed_node: str = "") -> None:
         ended_at=job.ended_at,
         cancelled_by=job.cancelled_by if job.state is JobState.CANCELLED else None,
         batch_completed=completed if before.started_at is not None else None,
+        batch_ended_at=job.ended_at if before.started_at is not None else None,
         failed_node=failed_node if cluster.config.release_number >= (24, 11) else "",
     )
     _show(cluster, record, shown)
@@ -89,6 +90,7 @@ def requeued_while_running(cluster: SimulatedCluster, job: Job) -> None:
         ended_at=cluster.second,
         exit_code=_code(cluster, 0),
         batch_completed=False,
+        batch_ended_at=cluster.second,
     )
     _show(cluster, record, shown)
 

@@ -6,6 +6,7 @@ what becomes of each before its client sees an answer.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -30,6 +31,7 @@ from middlewatch.model.scheduler import (
 )
 from middlewatch.ports.errors import Unreadable
 
+_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 _TIMED_OUT = "Socket timed out on send/recv operation"
 _DOWN = "Unable to contact slurm controller (connect failure)"
 
@@ -158,6 +160,9 @@ class SimulatedScheduler:
         return result
 
     def _perform(self, action: Action) -> CommandResult:
+        words = (action.job_id, *(action.exclusions or ()))
+        if not all(_WORD.fullmatch(word) for word in words):
+            return self._result(action, Answered.REFUSED, None, "no job number or node name")
         if self.faults.hung:
             self._stalled.append(action)
             return self._result(action, Answered.NO_ANSWER, 1, "Unexpected message received")

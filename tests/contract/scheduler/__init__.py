@@ -1,0 +1,1 @@
+"""One suite of behaviours, for the simulated and for the real scheduler."""

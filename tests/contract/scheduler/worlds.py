@@ -1,0 +1,176 @@
+"""The two worlds in which the scheduler's contract is tried: one is virtual, one is real."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Protocol
+
+from middlewatch.adapters.clock.system import SystemClock
+from middlewatch.adapters.slurm.command import Commands
+from middlewatch.adapters.slurm.scheduler import SlurmScheduler
+from middlewatch.lab.cluster import Cluster
+from middlewatch.lab.simulated import (
+    Exit,
+    SimulatedCluster,
+    SimulatedConfig,
+    SimulatedScheduler,
+    sleeper,
+)
+from middlewatch.model.answer import Known
+from middlewatch.model.identity import ClusterId
+from middlewatch.model.scheduler import JobView
+from middlewatch.ports.scheduler import Scheduler
+
+HERE = ClusterId("slurm", "contract")
+
+
+class World(Protocol):
+    """A cluster with at least four idle nodes, whoever keeps it."""
+
+    scheduler: Scheduler
+    nodes: tuple[str, ...]
+    release: tuple[int, ...]
+
+    def submit(
+        self,
+        what: str = "run",
+        *,
+        nodes: int = 1,
+        required: str = "",
+        excluded: str = "",
+        requeue: bool = True,
+        hold: bool = False,
+        dependency: str = "",
+        name: str = "job",
+        comment: str = "",
+        array: int = 0,
+    ) -> str:
+        """Submit a job that runs on (``run``), completes at once (``complete``), or fails at once
+        with exit code 3 (``fail``). ``dependency`` as sbatch spells it."""
+
+    def hold_by_operator(self, job_id: str) -> None: ...
+    def cancel_by_owner(self, job_id: str) -> None: ...
+    def let_pass(self, seconds: float) -> None: ...
+
+
+class Simulated:
+    """The virtual one: waiting costs nothing."""
+
+    def __init__(self, release: str = "22.05.8") -> None:
+        self.cluster = SimulatedCluster(SimulatedConfig(release=release))
+        self.scheduler: Scheduler = SimulatedScheduler(self.cluster, HERE)
+        self.nodes = self.cluster.config.nodes
+        self.release = self.cluster.config.release_number
+
+    def submit(
+        self,
+        what: str = "run",
+        *,
+        nodes: int = 1,
+        required: str = "",
+        excluded: str = "",
+        requeue: bool = True,
+        hold: bool = False,
+        dependency: str = "",
+        name: str = "job",
+        comment: str = "",
+        array: int = 0,
+    ) -> str:
+        start = {
+            "run": sleeper(36000.0),
+            "complete": sleeper(0.2),
+            "fail": sleeper(0.2, Exit(3)),
+        }[what]
+        kind, _, other = dependency.partition(":")
+        return self.cluster.submit(
+            start,
+            nodes=nodes,
+            required=tuple(required.split(",")) if required else (),
+            excluded=tuple(excluded.split(",")) if excluded else (),
+            requeue=requeue,
+            hold=hold,
+            dependency=[(kind, other)] if dependency else (),
+            name=name,
+            comment=comment,
+            array=array,
+        )
+
+    def hold_by_operator(self, job_id: str) -> None:
+        self.cluster.hold(job_id, by_operator=True)
+
+    def cancel_by_owner(self, job_id: str) -> None:
+        self.cluster.cancel(job_id, by="1000")
+
+    def let_pass(self, seconds: float) -> None:
+        self.cluster.advance(self.cluster.now + timedelta(seconds=seconds))
+
+
+class Real:
+    """The lab's Slurm through its command line."""
+
+    def __init__(self, lab: Cluster) -> None:
+        self.lab = lab
+        clock = SystemClock()
+        commands = Commands(clock, prefix=lab.spec.prefix, environ=lab.env(logged=False))
+        self.scheduler: Scheduler = SlurmScheduler(HERE, commands, clock)
+        partitions = self.scheduler.partitions()
+        assert isinstance(partitions, Known)
+        self.nodes = next(p.nodes for p in partitions.value if p.name == "train")
+        self.release = tuple(int(part) for part in lab.version.split(".")[:3])
+        self.user = lab.spec.job_users[0]
+
+    def submit(
+        self,
+        what: str = "run",
+        *,
+        nodes: int = 1,
+        required: str = "",
+        excluded: str = "",
+        requeue: bool = True,
+        hold: bool = False,
+        dependency: str = "",
+        name: str = "job",
+        comment: str = "",
+        array: int = 0,
+    ) -> str:
+        body = {"run": "exec sleep 3600", "complete": "exit 0", "fail": "exit 3"}[what]
+        extra = ["-N", str(nodes), "-J", name, "--requeue" if requeue else "--no-requeue"]
+        extra += ["-w", required] if required else []
+        extra += [f"--exclude={excluded}"] if excluded else []
+        extra += ["--hold"] if hold else []
+        extra += [f"--dependency={dependency}"] if dependency else []
+        extra += [f"--array=0-{array - 1}"] if array else []
+        return self.lab.submit(
+            f"#!/bin/sh\n{body}\n", user=self.user, comment=comment or None, extra=extra
+        )
+
+    def hold_by_operator(self, job_id: str) -> None:
+        self.lab.run(["scontrol", "hold", job_id], user=self.lab.spec.operator)
+
+    def cancel_by_owner(self, job_id: str) -> None:
+        self.lab.run(["scancel", job_id], user=self.user)
+
+    def let_pass(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+def seen(world: World, job_id: str) -> JobView | None:
+    """The job in a fresh look that must succeed."""
+    answer = world.scheduler.look([job_id])
+    assert isinstance(answer, Known), answer
+    return answer.value.job(job_id)
+
+
+def until(
+    world: World, job_id: str, holds: Callable[[JobView], bool], seconds: float = 30.0
+) -> JobView:
+    """Let time pass until a look shows what is waited for; fail with what was seen last."""
+    last: JobView | None = None
+    for _ in range(int(seconds / 0.25)):
+        last = seen(world, job_id)
+        if last is not None and holds(last):
+            return last
+        world.let_pass(0.25)
+    raise AssertionError(f"job {job_id} never came to that; seen last: {last}")
