@@ -158,3 +158,37 @@ RESERVED_PRODUCERS = frozenset({"watcher", "manager", "controller", "watchdog", 
 SORT_ASCENDING = "event_produced_at:asc"
 SORT_DESCENDING = "event_produced_at:desc"
 SORT_DEFAULT = SORT_ASCENDING
+
+# ------------------------------------------------------------------- what OpenAPI says beyond types
+
+REQUIRED: dict[str, frozenset[str]] = {
+    "heimdall.v1.Job": frozenset({"workflow_id"}),
+    "heimdall.v1.Workflow": frozenset({"workflow_id"}),
+    "heimdall.v1.CreateOrUpdateJobRequest": frozenset({"workflow_id"}),
+    "heimdall.v1.GetWorkflowRequest": frozenset({"workflow_id"}),
+    "heimdall.v1.GetRecoverySequenceRequest": frozenset(
+        {"scheduler_system", "scheduler_scope", "job_id", "source_attempt_index", "operation"}
+    ),
+    "heimdall.v1.GetRecoverySequenceResponse": frozenset({"recovery_context"}),
+    "heimdall.v1.RecordRecoveryMilestoneRequest": frozenset(
+        {"sequence_id", "idempotency_key", "operation", "action"}
+    ),
+    "middlewatch.v1.ListVerdictsRequest": frozenset({"attempt"}),
+    "middlewatch.v1.ListDecisionsRequest": frozenset({"attempt"}),
+    "middlewatch.v1.PostedSignal": frozenset({"attempt"}),
+}
+"""Proto field names, by message; documented as required, or without meaning when absent."""
+
+LIMITS: dict[tuple[str, str], dict[str, int]] = {
+    ("*", "limit"): {"minimum": 1, "maximum": PAGE_MAX},
+    ("*", "page_number"): {"minimum": 1},
+    ("*", "workflow_id"): {"maxLength": WORKFLOW_ID_MAX},
+    ("heimdall.v1.CreateOrUpdateJobRequest", "workflow_id"): {
+        "minLength": 1,
+        "maxLength": WORKFLOW_ID_MAX,
+    },
+    ("heimdall.v1.QueryAuditEventsRequest", "limit"): {"minimum": 1, "maximum": AUDIT_PAGE_MAX},
+    ("heimdall.v1.CreateAuditEventsRequest", "items"): {"maxItems": AUDIT_BATCH_MAX},
+    ("middlewatch.v1.PostSignalsRequest", "signals"): {"maxItems": SIGNAL_BATCH_MAX},
+}
+"""By message (``*``: any) and proto field name."""
