@@ -15,13 +15,14 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
+from middlewatch.lab.errors import LabError
 from middlewatch.lab.processes import Process, alive, process
 
 _CLAIMS = Path("/run/lock/middlewatch-lab")
 _FIRST, _LAST, _STEP = 17000, 31000, 250
 
 
-class NoFreePorts(Exception):
+class NoFreePorts(LabError):
     """Every block of ports is in use."""
 
 

@@ -80,7 +80,7 @@ def install(layout: Layout) -> None:
     if _suits(DEBIAN_PYTHON):
         python.symlink_to(DEBIAN_PYTHON)
     else:
-        _copy_interpreter(layout.folder / "python", python)
+        copy_interpreter(layout.folder / "python", python)
     trainer = layout.bin / "trainer"
     trainer.write_text(
         "#!/bin/sh\n"
@@ -95,7 +95,8 @@ def _suits(python: Path) -> bool:
     return python.exists() and subprocess.run(check, check=False).returncode == 0
 
 
-def _copy_interpreter(folder: Path, launcher: Path) -> None:
+def copy_interpreter(folder: Path, launcher: Path) -> None:
+    """Copy the running interpreter and its standard library, for everybody; ``launcher`` runs it."""
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     library = Path(sysconfig.get_path("stdlib"))
     (folder / "bin").mkdir(parents=True)

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from middlewatch.lab.errors import LabError
 from middlewatch.lab.processes import processes_named, stop
 
 PACKAGES: tuple[str, ...] = (
@@ -68,7 +69,7 @@ class Availability:
     reason: str
 
 
-class CannotInstall(Exception):
+class CannotInstall(LabError):
     """The packages could not be installed; the message ends with apt's own words."""
 
 

@@ -7,6 +7,7 @@ is left running.
 
 from __future__ import annotations
 
+import os
 import pwd
 import shutil
 import signal
@@ -46,6 +47,8 @@ def up(
     folder = spec.path
     _claim_folder(folder)
     cluster = Cluster(folder)
+    # A person's umask of 077 would lock Slurm's user and the jobs' users out.
+    umask = os.umask(0o022)
     try:
         with _terminated_like_interrupted():
             _start(cluster, spec, say)
@@ -53,6 +56,8 @@ def up(
         say("taking down what had been started")
         cluster.down(remove=True)
         raise
+    finally:
+        os.umask(umask)
     return cluster
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from middlewatch.lab import config, freeports
+from middlewatch.lab import config, freeports, jobs
 from middlewatch.lab.cluster import Cluster
 from middlewatch.lab.config import Layout, Ports
 from middlewatch.lab.errors import LabError, NoLab
@@ -38,13 +38,13 @@ def listening(port: int) -> bool:
 @pytest.mark.slurm
 def test_two_labs_run_side_by_side_and_leave_nothing(fresh_lab: FreshLab) -> None:
     one, two = fresh_lab(nodes=1), fresh_lab(nodes=2)
-    jobs = {lab.folder: lab.submit(STUBBORN, extra=["--export=NONE"]) for lab in (one, two)}
+    ids = {lab.folder: lab.submit(STUBBORN, extra=["--export=NONE"]) for lab in (one, two)}
     for lab in (one, two):
-        lab.wait_state(jobs[lab.folder], "RUNNING")
+        lab.wait_state(ids[lab.folder], "RUNNING")
     assert one.spec.cluster != two.spec.cluster
     assert one.run(["squeue", "-h", "-o", "%u"]).stdout == "games\n"
     # Both labs count their jobs from 1: the listings are each lab's own.
-    assert jobs[one.folder] == jobs[two.folder] == "1"
+    assert ids[one.folder] == ids[two.folder] == "1"
 
     ports = two.record().ports
     assert listening(ports.slurmctld)
@@ -148,7 +148,7 @@ def test_a_folder_that_other_users_cannot_enter_is_refused(tmp_path: Path) -> No
 
 
 @pytest.mark.slurm
-def test_a_host_name_that_does_not_resolve_is_no_obstacle() -> None:
+def test_a_host_name_that_does_not_resolve_and_a_strict_umask_are_no_obstacle() -> None:
     name = f"test-{os.getpid()}-odd"
     code = (
         "import socket; from middlewatch.lab.start import up; from middlewatch.lab.spec import LabSpec;"
@@ -158,13 +158,37 @@ def test_a_host_name_that_does_not_resolve_is_no_obstacle() -> None:
         "print((lab.home('games') / f'slurm-{job}.out').read_text()); lab.down()"
     )
     answer = subprocess.run(
-        ["unshare", "--uts", "sh", "-c", 'hostname nowhere-7; exec "$@"', "sh", sys.executable, "-c", code],
+        ["unshare", "--uts", "sh", "-c", 'hostname nowhere-7; umask 077; exec "$@"', "sh", sys.executable, "-c", code],
         capture_output=True,
         text=True,
         check=False,
     )  # fmt: skip
     words = answer.stdout.split()
     assert words == ["nowhere-7", "COMPLETED", "nowhere-7", "nowhere-7"], answer.stderr
+
+
+@pytest.mark.slurm
+def test_jobs_need_no_python_of_the_machine(lab: Cluster) -> None:
+    """The running interpreter may lie where only its owner can go, and Debian may have none."""
+    folder = lab.folder / "copied"
+    folder.mkdir()
+    jobs.copy_interpreter(folder / "python", folder / "lab-python")
+    trainer = ["-m", "trainer", "--steps=6", "--step-seconds=0", "--format=plain"]
+    answer = lab.run(
+        [str(folder / "lab-python"), *trainer, f"--checkpoint-dir={lab.home('games')}/copied"],
+        user="games",
+        env={"PYTHONPATH": str(lab.folder / "lib"), "PYTHONDONTWRITEBYTECODE": "1"},
+    )
+    assert "middlewatch: step=6 total=6 " in answer.stdout
+    where = lab.run(
+        [
+            str(folder / "lab-python"),
+            "-c",
+            "import sys, json; print(sys.executable, json.__file__)",
+        ],
+        user="games",
+    )
+    assert all(word.startswith(str(folder)) for word in where.stdout.split())
 
 
 @pytest.mark.slurm
