@@ -108,6 +108,10 @@ class App(click.Group):
             code = Exit.USAGE
         except click.Abort:
             code = 130
+        except BrokenPipeError:
+            # Whoever read us has seen enough; nothing of this may be said on the way out.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            code = 141
         except Exception as error:
             known = at_a_port(error)
             if known is None:

@@ -4,6 +4,7 @@ would obey."""
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -85,3 +86,13 @@ def span(seconds: float | None) -> str:
 def word(text: object, prefix: str) -> str:
     """An enum name of the API without its prefix."""
     return str(text or "").removeprefix(prefix)
+
+
+def say_marked(mark: str, colour: str, text: object) -> None:
+    """A line that begins with a mark, in colour where a terminal wants colours."""
+    coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    if coloured and os.environ.get("TERM", "dumb") != "dumb":
+        import click
+
+        mark = click.style(mark, fg=colour)
+    sys.stdout.write(f"{mark} {plain(text)}\n")

@@ -91,7 +91,7 @@ def load(
     for name, value in (flags or {}).items():
         section, _, key = name.partition(".")
         if value is not None:
-            given[section, key] = _Given(value, f"flag --{key.replace('_', '-')}")
+            given[section, key] = _Given(value, "command line")
     settings, origins = _built(given, known, problems)
     if not problems:
         problems += [

@@ -43,21 +43,6 @@ class Places:
         return self.state / "token"
 
     @property
-    def alive(self) -> Path:
-        """Touched by `up` while its loops turn; the watchdog looks at its age."""
-        return self.state / "up.alive"
-
-    @property
-    def watchdog_alive(self) -> Path:
-        """Touched by the watchdog; `up` and ``doctor`` look at its age."""
-        return self.state / "watchdog.alive"
-
-    @property
-    def clean_stop(self) -> Path:
-        """There when the last `up` stopped by itself with nothing left held."""
-        return self.state / "stopped"
-
-    @property
     def address(self) -> Path:
         """The URL that `up` serves on (its port may have been chosen by the system)."""
         return self.state / "url"

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from middlewatch.model.gates import Mode
 from middlewatch.model.policy import Policy
+from middlewatch.reconciliation.deadlines import WatchdogConfig, check_deadlines
 
 V = TypeVar("V")
 PORT = 8642
@@ -26,6 +27,11 @@ ENVIRONMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
 
 def _key(default: V, text: str, low: float = 0.0, high: float = 1e9) -> V:
     return field(default=default, metadata={"text": text, "low": low, "high": high})
+
+
+class SocketAccess(StrEnum):
+    NONE = "none"
+    READ = "read"
 
 
 class LogFormat(StrEnum):
@@ -85,12 +91,14 @@ class GatewaySettings:
     bind: str = _key("127.0.0.1", "address to serve on; any but a loopback one needs TLS")
     port: int = _key(PORT, "port to serve on; 0 takes a free one", 0, 65535)
     socket: str = _key("", "Unix socket for local clients; empty: api.sock in the state directory")
+    socket_others: SocketAccess = _key(
+        SocketAccess.NONE, "what users but root and ours may do over the socket: none or read"
+    )
     tls_cert: str = _key("", "PEM file with the certificate chain")
     tls_key: str = _key("", "PEM file with its key")
     tls_terminated_elsewhere: bool = _key(False, "a proxy in front of us speaks TLS")
     insecure: bool = _key(False, "no authentication at all: demos on a loopback address only")
-    grpc: bool = _key(True, "serve gRPC as well")
-    grpc_port: int = _key(0, "port for gRPC; 0: no TCP port, the Unix socket only", 0, 65535)
+    grpc_port: int = _key(0, "port for gRPC on the same address; 0: no gRPC", 0, 65535)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +115,8 @@ class ManagerSettings:
 @dataclass(frozen=True, slots=True)
 class ControllerSettings:
     interval_s: float = _key(0.5, "between two looks while advice is active", 0.05)
+    lease_s: float = _key(60.0, "how long a silent controller stays the leader", 2.0)
+    max_hold_s: float = _key(300.0, "release-by of a requeue-hold, from when it is taken", 1.0)
     drain_limit_s: float = _key(
         60.0, "how long a clean stop waits until nothing of ours holds a job"
     )
@@ -121,9 +131,17 @@ class WatchdogSettings:
         "`monitor` only says so",
     )
     interval_s: float = _key(5.0, "between two rounds", 0.1)
-    max_hold_s: float = _key(600.0, "no hold of ours may stand longer than this", 1.0)
-    grace_s: float = _key(30.0, "without a sign of life for this long, `up` counts as dead", 1.0)
-    spread_s: float = _key(10.0, "overdue jobs are let go over this long, not all at once")
+    max_hold_s: float = _key(900.0, "no hold of ours may stand longer than this", 1.0)
+    site_max_hold_s: float = _key(
+        3600.0, "what the site tolerates at all: max_hold lies below", 1.0
+    )
+    max_fence_s: float = _key(60.0, "longest that a Requeue=0 of ours may stand", 1.0)
+    heartbeat_stale_s: float = _key(
+        120.0, "without a sign of life for this long the watchdog counts as dead", 1.0
+    )
+    up_grace_s: float = _key(30.0, "without a sign of life for this long `up` counts as stuck", 1.0)
+    spacing_s: float = _key(1.0, "between two overdue jobs that are let go")
+    per_tick: int = _key(4, "overdue jobs that are let go in one round at most", 1, 1000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,12 +278,30 @@ def contradictions(settings: Settings) -> Iterator[tuple[str, str, str]]:
         yield "policy", "attempts_without_checkpoint", "at least 1"
     if policy.signal_cap < 1:
         yield "policy", "signal_cap", "at least 1"
-    if settings.watchdog.grace_s <= settings.watchdog.interval_s:
-        yield (
-            "watchdog",
-            "grace",
-            "must be longer than watchdog.interval, or one late look is a death",
-        )
+    if settings.controller.lease_s <= settings.slurm.command_deadline_s:
+        yield "controller", "lease", "must be longer than slurm.command_deadline"
+    if settings.controller.max_hold_s > settings.watchdog.max_hold_s:
+        yield "controller", "max_hold", "must not be longer than watchdog.max_hold"
+    if settings.watchdog.enabled:
+        for problem in check_deadlines(watchdog_config(settings), None):
+            name = problem.partition(" ")[0].removesuffix("_s")
+            known = {item.name.removesuffix("_s") for item in dataclasses.fields(WatchdogSettings)}
+            yield "watchdog", name if name in known else "max_hold", problem
+
+
+def watchdog_config(settings: Settings) -> WatchdogConfig:
+    """The watchdog's numbers as its rule wants them."""
+    given = settings.watchdog
+    return WatchdogConfig(
+        max_hold_s=given.max_hold_s,
+        site_max_hold_s=given.site_max_hold_s,
+        max_fence_s=given.max_fence_s,
+        interval_s=given.interval_s,
+        command_deadline_s=settings.slurm.command_deadline_s,
+        heartbeat_stale_s=given.heartbeat_stale_s,
+        spacing_s=given.spacing_s,
+        per_tick=given.per_tick,
+    )
 
 
 def cautions(settings: Settings) -> Iterator[str]:

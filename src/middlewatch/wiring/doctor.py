@@ -1,0 +1,458 @@
+"""Does this fit here? Looks, changes nothing, and says of each trouble how to mend it.
+
+Every check is a function that yields findings; one that cannot be made says so and why. They are
+ordered so that the first failure is the one to mend first.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import pwd
+import re
+import shutil
+import stat
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+
+from middlewatch import __version__
+from middlewatch.adapters.clock.system import SystemClock
+from middlewatch.adapters.slurm import cluster as slurm_cluster
+from middlewatch.adapters.slurm.command import Finished
+from middlewatch.adapters.sql import place
+from middlewatch.model.answer import Absent, Known, Unknown
+from middlewatch.model.optin import JobMode, read_comment
+from middlewatch.model.scheduler import ClusterFacts, JobDetail, JobView
+from middlewatch.ports.errors import PortError, Unreadable
+from middlewatch.ports.scheduler import Scheduler
+from middlewatch.wiring import looking, places
+from middlewatch.wiring.loading import Loaded, duration_text
+from middlewatch.wiring.plain import plain
+from middlewatch.wiring.watchdog_supervision import Guard, guard_of
+
+COMMANDS = ("squeue", "scontrol", "sacct", "sacctmgr", "sinfo", "scancel")
+OLDEST, TRIED = (22, 5), "22.05, 24.11 and 26.05"
+JOBS_EXAMINED = 20
+SHORT_WINDOW_S = 15.0
+CLOCK_LIMIT_S = 2.0
+_AS_OF = re.compile(r"Configuration data as of (\S+)")
+
+
+class Level(StrEnum):
+    OK = "ok"
+    INFO = "info"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at. ``mend`` says what to do where it is not as it should be."""
+
+    check: str
+    level: Level
+    text: str
+    mend: str = ""
+
+
+@dataclass(slots=True)
+class Examined:
+    """What the checks share: settings, places, and what the scheduler said of itself."""
+
+    loaded: Loaded
+    places: places.Places
+    ask: Callable[[tuple[str, ...]], Finished]
+    scheduler: Scheduler
+    now: Callable[[], datetime]
+    config: Mapping[str, str] = field(default_factory=dict)
+    facts: ClusterFacts | None = None
+    operator: bool = False
+
+
+def examine(loaded: Loaded, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """All findings, as they are made."""
+    clock = SystemClock()
+    settings = loaded.settings
+    this = Examined(
+        loaded,
+        places.found(settings, environ),
+        lambda argv: looking.ask(settings, argv),
+        looking.scheduler_of(settings, clock),
+        clock.now,
+    )
+    for check in CHECKS:
+        try:
+            yield from check(this)
+        except (OSError, PortError) as error:
+            name = check.__name__.strip("_").replace("_", "-")
+            yield Finding(name, Level.WARN, f"could not be checked: {plain(error, 300)}")
+
+
+def exit_code(levels: list[Level]) -> int:
+    """0 all well, 6 warnings, 1 failures."""
+    if Level.FAIL in levels:
+        return 1
+    return 6 if Level.WARN in levels else 0
+
+
+def _program(this: Examined) -> Iterator[Finding]:
+    version = platform.python_version()
+    yield Finding("program", Level.OK, f"Python {version}, middlewatch {__version__}")
+    for caution in this.loaded.cautions:
+        yield Finding(
+            "settings", Level.WARN, caution, "`middlewatch config show` says where it is set"
+        )
+    if this.loaded.files:
+        yield Finding("settings", Level.OK, f"read from {', '.join(map(str, this.loaded.files))}")
+    else:
+        yield Finding("settings", Level.INFO, "no file: defaults, environment and flags")
+    if sys.platform != "linux":
+        yield Finding("program", Level.WARN, f"{sys.platform} is not tried; Linux is")
+
+
+def _commands(this: Examined) -> Iterator[Finding]:
+    bin_dir = this.loaded.settings.slurm.bin_dir
+    path = str(Path(bin_dir).expanduser()) if bin_dir else None
+    missing = [name for name in COMMANDS if shutil.which(name, path=path) is None]
+    where = bin_dir or "PATH"
+    if missing:
+        yield Finding(
+            "commands",
+            Level.FAIL,
+            f"not found in {where}: {', '.join(missing)}",
+            "install Slurm's clients on this machine, or say where they lie: slurm.bin_dir",
+        )
+    else:
+        yield Finding("commands", Level.OK, f"{', '.join(COMMANDS)} found in {where}")
+
+
+def _controller_daemon(this: Examined) -> Iterator[Finding]:
+    done = this.ask(slurm_cluster.CONFIG_ARGV)
+    if done.exit_code != 0:
+        yield Finding(
+            "slurmctld",
+            Level.FAIL,
+            f"does not answer: {plain(done.said or f'exit code {done.exit_code}', 300)}",
+            "check `scontrol ping` as this user; SLURM_CONF must name this cluster's file "
+            "(slurm.conf in our settings)",
+        )
+        return
+    try:
+        this.config = slurm_cluster.read_config(done.stdout)
+        this.facts = slurm_cluster.facts_from(dict(this.config))
+    except Unreadable as error:
+        yield Finding("slurmctld", Level.FAIL, plain(error, 300), "is this Slurm's own scontrol?")
+        return
+    facts = this.facts
+    found = slurm_cluster.version_tuple(facts.version)
+    if found[:2] < OLDEST:
+        yield Finding(
+            "slurmctld",
+            Level.FAIL,
+            f"Slurm {facts.version} is older than what this was made for",
+            f"tried with {TRIED}",
+        )
+    else:
+        yield Finding("slurmctld", Level.OK, f"Slurm {facts.version}, cluster {facts.name!r}")
+    owned = this.loaded.settings.deployment.cluster_name
+    if owned and owned != facts.name:
+        yield Finding(
+            "ownership",
+            Level.FAIL,
+            f"deployment.cluster_name is {owned!r}, the cluster calls itself {facts.name!r}",
+            "one of the two is another cluster: set SLURM_CONF or deployment.cluster_name right",
+        )
+    yield from _clock(done)
+    yield from _window(facts)
+
+
+def _clock(done: Finished) -> Iterator[Finding]:
+    match = _AS_OF.search(done.stdout)
+    theirs = _moment(match.group(1)) if match else None
+    if theirs is None:
+        yield Finding("clock", Level.INFO, "slurmctld did not say its time")
+        return
+    apart = (theirs - done.started_at).total_seconds()
+    if abs(apart) <= CLOCK_LIMIT_S:
+        yield Finding("clock", Level.OK, "ours and slurmctld's agree")
+    else:
+        yield Finding(
+            "clock",
+            Level.WARN,
+            f"ours and slurmctld's are {abs(apart):.0f} s apart",
+            "let both machines follow the same NTP servers: deadlines and log times are compared",
+        )
+
+
+def _moment(text: str) -> datetime | None:
+    try:
+        if text.isdigit():
+            return datetime.fromtimestamp(int(text), UTC)
+        # Slurm's clients run with TZ=UTC.
+        return datetime.fromisoformat(text).replace(tzinfo=UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def _window(facts: ClusterFacts) -> Iterator[Finding]:
+    delay = duration_text(facts.begin_delay_s)
+    if facts.begin_delay_s < SHORT_WINDOW_S:
+        yield Finding(
+            "begin-delay",
+            Level.WARN,
+            f"a requeued job waits only {delay}: restarts will take a requeue-hold instead",
+            "raise cred_expire in AuthInfo (default 120), or accept holds that the watchdog ends",
+        )
+    else:
+        yield Finding("begin-delay", Level.OK, f"a requeued job waits {delay}: enough to set it up")
+    if not facts.job_requeue_default:
+        yield Finding(
+            "job-requeue",
+            Level.WARN,
+            "JobRequeue=0: only jobs submitted with --requeue can be restarted",
+            "set JobRequeue=1 in slurm.conf, or let owners add #SBATCH --requeue",
+        )
+    if facts.kill_wait_s < 30:
+        yield Finding(
+            "kill-wait",
+            Level.INFO,
+            f"KillWait is {duration_text(facts.kill_wait_s)}: a job being requeued has only that "
+            "long to end",
+        )
+
+
+def _rights(this: Examined) -> Iterator[Finding]:
+    if this.facts is None:
+        return
+    uid = os.geteuid()
+    user = _user(uid)
+    slurm_user = slurm_cluster.slurm_user(dict(this.config))
+    if uid == 0 or (slurm_user is not None and slurm_user[1] == uid):
+        this.operator = True
+        yield Finding("rights", Level.OK, f"{user} may act for every job")
+        return
+    done = this.ask(("sacctmgr", "-n", "-P", "show", "user", user, "format=AdminLevel"))
+    level = done.stdout.strip()
+    if done.exit_code == 0 and level in {"Operator", "Administrator"}:
+        this.operator = True
+        yield Finding("rights", Level.OK, f"{user} is {level}: may act for every job")
+        return
+    yield Finding(
+        "rights",
+        Level.INFO,
+        f"{user} is an ordinary user: sees and may restart their own jobs",
+        f"for everybody's: sacctmgr modify user {user} set adminlevel=Operator",
+    )
+
+
+def _user(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def _private_data(this: Examined) -> Iterator[Finding]:
+    if this.facts is None:
+        return
+    if "jobs" in this.facts.private_data and not this.operator:
+        yield Finding(
+            "private-data",
+            Level.FAIL,
+            "PrivateData=jobs hides others' jobs: no listing is complete, so nothing may be decided",
+            "run as SlurmUser, or sacctmgr modify user "
+            f"{_user(os.geteuid())} set adminlevel=Operator",
+        )
+    else:
+        yield Finding("private-data", Level.OK, "all jobs can be seen")
+
+
+def _accounting(this: Examined) -> Iterator[Finding]:
+    if this.facts is None:
+        return
+    storage = this.config.get("AccountingStorageType", "")
+    if storage in {"", "(null)", "accounting_storage/none"}:
+        yield Finding(
+            "accounting",
+            Level.WARN,
+            "no accounting: who cancelled a job, and how an attempt really ended, stays unknown",
+            "set up slurmdbd (AccountingStorageType=accounting_storage/slurmdbd)",
+        )
+        return
+    done = this.ask(("sacct", "-n", "-X", "-P", "-S", "now-1minutes", "-o", "JobIDRaw"))
+    if done.exit_code != 0:
+        yield Finding(
+            "accounting",
+            Level.WARN,
+            f"does not answer: {plain(done.said, 200)}",
+            "check slurmdbd; until it answers, ambiguous ends wait",
+        )
+    else:
+        yield Finding("accounting", Level.OK, f"{storage.rpartition('/')[2]} answers")
+
+
+def _jobs(this: Examined) -> Iterator[Finding]:
+    if this.facts is None:
+        return
+    match this.scheduler.listing():
+        case Known(value=snapshot):
+            jobs = snapshot.jobs
+        case Unknown(why=why):
+            yield Finding("listing", Level.FAIL, f"not complete: {plain(why, 300)}")
+            return
+        case _:
+            return
+    live = [job for job in jobs if not job.ended]
+    yield Finding(
+        "listing", Level.OK, f"{len(jobs)} jobs in Slurm's memory, {len(live)} of them live"
+    )
+    recent = sorted(live, key=lambda job: job.submitted_at)[-JOBS_EXAMINED:]
+    opted = 0
+    for job in recent:
+        match this.scheduler.detail(job.job_id):
+            case Known(value=detail):
+                taken, found = _job(this, job, detail)
+                opted += taken
+                yield from found
+            case Unknown(why=why):
+                yield Finding("jobs", Level.INFO, f"job {job.job_id}: {plain(why, 200)}")
+            case Absent():
+                pass
+    if recent and not opted:
+        yield Finding(
+            "opt-in",
+            Level.INFO,
+            f"none of the {len(recent)} newest live jobs has opted in",
+            "owners add the line that `middlewatch check-comment` prints",
+        )
+    elif recent:
+        yield Finding("opt-in", Level.OK, f"{opted} of the {len(recent)} newest live jobs opted in")
+
+
+def _job(this: Examined, job: JobView, detail: JobDetail) -> tuple[bool, list[Finding]]:
+    environment = this.loaded.settings.deployment.environment
+    found: list[Finding] = []
+    opt_in = read_comment(detail.comment, environment)
+    right = f"right would be: {opt_in.suggestion}" if opt_in.suggestion else ""
+    found += [
+        Finding("opt-in", Level.WARN, f"job {job.job_id}: {plain(problem, 200)}", right)
+        for problem in opt_in.problems
+    ]
+    if opt_in.effective(environment) is JobMode.OFF:
+        return False, found
+    requeue = detail.requeueable if detail.requeueable is not None else job.requeueable
+    if requeue is False:
+        found.append(
+            Finding(
+                "requeue",
+                Level.WARN,
+                f"job {job.job_id} cannot be requeued (Requeue=0)",
+                f"its owner: scontrol update JobId={job.job_id} Requeue=1, and #SBATCH --requeue",
+            )
+        )
+    for path in dict.fromkeys((detail.stdout, detail.stderr)):
+        trouble = log_trouble(path, job.uid)
+        if trouble:
+            found.append(
+                Finding(
+                    "logs",
+                    Level.WARN,
+                    f"job {job.job_id}: {plain(path, 200)} {trouble}",
+                    "its failures would be seen by Slurm's word alone; run where the job's files "
+                    "are mounted, with rights to read them",
+                )
+            )
+    return True, found
+
+
+def log_trouble(path: str, uid: int) -> str:
+    """Why a job's output file could not be followed; empty where it can, or is not there yet."""
+    if not path or path == "/dev/null":
+        return "is no file"
+    try:
+        found = Path(path).lstat()
+    except FileNotFoundError:
+        folder = Path(path).parent
+        return (
+            "" if folder.is_dir() else f"lies in {plain(folder, 100)}, which is not on this machine"
+        )
+    except OSError as error:
+        return f"cannot be looked at: {error.strerror}"
+    if not stat.S_ISREG(found.st_mode):
+        return "is no regular file"
+    if found.st_uid != uid:
+        return f"belongs to uid {found.st_uid}, not to the job's user"
+    if found.st_nlink != 1:
+        return "has more than one name (hard links)"
+    if not os.access(path, os.R_OK):
+        return "may not be read by us"
+    return ""
+
+
+def _state(this: Examined) -> Iterator[Finding]:
+    wanted = places.preferred(this.loaded.settings, os.environ, os.geteuid())
+    mount = place.network_mount(wanted)
+    if mount is not None:
+        yield Finding(
+            "state",
+            Level.WARN,
+            f"{wanted} lies on {mount.kind}, where a database is not safe: {this.places.state} is "
+            "used instead",
+            "set state.directory to a place on a local disk",
+        )
+    state = this.places.state
+    parent = next((p for p in (state, *state.parents) if p.exists()), Path("/"))
+    if not os.access(parent, os.W_OK):
+        yield Finding(
+            "state",
+            Level.FAIL,
+            f"{state} cannot be written",
+            "set state.directory, or mend its rights",
+        )
+        return
+    free = shutil.disk_usage(parent).free
+    if free < 200 * 1024 * 1024:
+        yield Finding(
+            "state", Level.WARN, f"only {free // 2**20} MiB are free for {state}", "make room"
+        )
+    else:
+        yield Finding("state", Level.OK, f"{state}, {free // 2**30} GiB free")
+
+
+def _running(this: Examined) -> Iterator[Finding]:
+    holder = places.holder(this.places.lock("up"))
+    if holder is None:
+        yield Finding("up", Level.INFO, "does not run", "middlewatch up")
+    else:
+        yield Finding("up", Level.OK, f"runs (process {holder})")
+    settings = this.loaded.settings.watchdog
+    if not settings.enabled:
+        yield Finding("watchdog", Level.WARN, "is switched off", "watchdog.enabled = true")
+        return
+    guarded = guard_of(this.places.state, this.now(), settings.heartbeat_stale_s)
+    if guarded.guard is Guard.ON:
+        yield Finding("watchdog", Level.OK, f"on guard (process {guarded.pid})")
+    elif holder is not None:
+        yield Finding(
+            "watchdog",
+            Level.FAIL,
+            plain(guarded.problem, 300),
+            "see the log of up, which starts it again; or run `middlewatch watchdog`",
+        )
+
+
+CHECKS: tuple[Callable[[Examined], Iterator[Finding]], ...] = (
+    _program,
+    _commands,
+    _controller_daemon,
+    _rights,
+    _private_data,
+    _accounting,
+    _jobs,
+    _state,
+    _running,
+)
