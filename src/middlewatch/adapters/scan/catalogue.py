@@ -1,0 +1,214 @@
+"""The pattern files become records, or a sentence that says which line of which file to mend.
+
+A site can add files of its own beside ours: a pattern needs no Python, so what is wrong with one
+has to be found here, with its file and its id, and before anything is watched with it.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib import resources
+from pathlib import Path
+from typing import TypeVar
+
+import re2
+
+from middlewatch.model.pattern import Pattern, PatternKind, ProgressForm
+from middlewatch.model.signal import Domain, Phase, Severity
+
+GROUPS = frozenset(
+    {
+        "label", "rank", "ranks", "local_rank", "node", "hosts", "host", "peer", "gpu", "xid",
+        "reason", "exit_code", "signal", "pid", "ran_ms", "step", "total", "epoch", "loss",
+        "updates", "step_ms", "step_s", "step_rate", "path",
+    }
+)  # fmt: skip
+_WORDS = {
+    "class": "failure_class",
+    "id": "id",
+    "kind": "kind",
+    "regex": "regex",
+    "domain": "domain",
+    "severity": "severity",
+    "scope": "scope",
+    "priority": "priority",
+    "form": "form",
+    "phase": "phase",
+    "confirmed_by_progress": "confirmed_by_progress",
+    "opens": "opens",
+    "source": "source",
+    "examples": "examples",
+    "near_misses": "near_misses",
+}
+_NEEDED = ("id", "kind", "regex", "examples", "near_misses")
+_SCOPES = frozenset({"job", "rank", "node", "gpu"})
+
+
+class BadPatternError(ValueError):
+    """A pattern file cannot be used; the message names the file, the pattern and the fault."""
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """All patterns, in the order of their files. Ids are unique."""
+
+    patterns: tuple[Pattern, ...]
+
+    def by_id(self) -> dict[str, Pattern]:
+        return {pattern.id: pattern for pattern in self.patterns}
+
+
+def options() -> re2.Options:
+    """How every pattern is compiled: bytes as Latin-1, so that no input can be invalid."""
+    chosen = re2.Options()
+    chosen.encoding = re2.Options.Encoding.LATIN1
+    chosen.log_errors = False
+    chosen.max_mem = 256 << 20
+    return chosen
+
+
+def compiled(regex: str) -> re2._Regexp:
+    """A pattern's regex, ready for blocks of many lines. Raises `re2.error`."""
+    return re2.compile(b"(?m)" + regex.encode("latin-1"), options())
+
+
+def read_catalogue(extra: Path | None = None) -> Catalogue:
+    """Our pattern files, and those of the folder ``extra`` behind them.
+
+    Raises `BadPatternError`; a pattern of ``extra`` with an id of ours replaces it.
+    """
+    ours = resources.files("middlewatch").joinpath("patterns")
+    texts = sorted(
+        (item.name, item.read_text("utf-8"))
+        for item in ours.iterdir()
+        if item.name.endswith(".toml")
+    )
+    macros = _macros(dict(texts).get("macros.toml", ""))
+    found: dict[str, Pattern] = {}
+    for name, text in texts:
+        if name != "macros.toml":
+            _add(found, name, text, macros, replacing=False)
+    if extra is not None:
+        for path in sorted(extra.glob("*.toml")):
+            try:
+                text = path.read_text("utf-8")
+            except (OSError, UnicodeDecodeError) as error:
+                raise BadPatternError(f"{path}: {error}") from error
+            _add(found, str(path), text, macros, replacing=True)
+    return Catalogue(tuple(found.values()))
+
+
+def _macros(text: str) -> dict[str, str]:
+    return {str(k): str(v) for k, v in tomllib.loads(text).get("macros", {}).items()}
+
+
+def _add(
+    found: dict[str, Pattern], name: str, text: str, macros: Mapping[str, str], *, replacing: bool
+) -> None:
+    seen: set[str] = set()
+    for pattern in read_patterns(name, text, macros):
+        if pattern.id in seen or (pattern.id in found and not replacing):
+            raise BadPatternError(f"{name}: pattern {pattern.id}: this id is taken")
+        seen.add(pattern.id)
+        found[pattern.id] = pattern
+
+
+def read_patterns(name: str, text: str, macros: Mapping[str, str]) -> Iterable[Pattern]:
+    """The patterns of one file. Raises `BadPatternError`."""
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise BadPatternError(f"{name}: not TOML: {error}") from error
+    entries = document.get("pattern", [])
+    if not isinstance(entries, list):
+        raise BadPatternError(f"{name}: write [[pattern]], with two brackets")
+    return tuple(_pattern(name, number, entry, macros) for number, entry in enumerate(entries, 1))
+
+
+def _pattern(name: str, number: int, entry: object, macros: Mapping[str, str]) -> Pattern:
+    if not isinstance(entry, dict):
+        raise BadPatternError(f"{name}: pattern {number} is not a table")
+    where = f"{name}: pattern {entry.get('id', number)}"
+    for word in entry:
+        if word not in _WORDS:
+            raise BadPatternError(f"{where}: unknown key {word!r} (known: {', '.join(_WORDS)})")
+    for word in _NEEDED:
+        if not entry.get(word):
+            raise BadPatternError(f"{where}: {word} is missing")
+    regex = _text(where, entry, "regex")
+    for macro, meaning in macros.items():
+        regex = regex.replace(f"%{macro}%", meaning)
+    _check_regex(where, regex)
+    scope = entry.get("scope", "job")
+    if scope not in _SCOPES:
+        raise BadPatternError(f"{where}: scope is one of {', '.join(sorted(_SCOPES))}")
+    phase = entry.get("phase")
+    return Pattern(
+        id=_text(where, entry, "id"),
+        kind=_word(where, entry, "kind", PatternKind, None),
+        regex=regex,
+        failure_class=_text(where, entry, "class"),
+        domain=_word(where, entry, "domain", Domain, Domain.UNKNOWN),
+        severity=_word(where, entry, "severity", Severity, Severity.ERROR),
+        scope=scope,
+        priority=_whole(where, entry, "priority", 50),
+        form=_word(where, entry, "form", ProgressForm, ProgressForm.STEP),
+        phase=None if phase is None else _word(where, entry, "phase", Phase, None),
+        confirmed_by_progress=entry.get("confirmed_by_progress") is True,
+        opens=entry.get("opens") is True,
+        source=_text(where, entry, "source"),
+        examples=_lines(where, entry, "examples"),
+        near_misses=_lines(where, entry, "near_misses"),
+    )
+
+
+def _check_regex(where: str, regex: str) -> None:
+    try:
+        groups = compiled(regex).groupindex
+    except UnicodeEncodeError as error:
+        raise BadPatternError(f"{where}: regex: only Latin-1 characters: {error}") from error
+    except re2.error as error:
+        raise BadPatternError(f"{where}: regex: RE2 refuses it: {error}") from error
+    for group in groups:
+        word = group.decode() if isinstance(group, bytes) else str(group)
+        if word not in GROUPS:
+            known = ", ".join(sorted(GROUPS))
+            raise BadPatternError(f"{where}: unknown group {word!r} (known: {known})")
+
+
+def _text(where: str, entry: Mapping[str, object], word: str) -> str:
+    value = entry.get(word, "")
+    if not isinstance(value, str):
+        raise BadPatternError(f"{where}: {word} must be text")
+    return value
+
+
+def _whole(where: str, entry: Mapping[str, object], word: str, default: int) -> int:
+    value = entry.get(word, default)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise BadPatternError(f"{where}: {word} must be a whole number")
+    return value
+
+
+def _lines(where: str, entry: Mapping[str, object], word: str) -> tuple[str, ...]:
+    value = entry.get(word)
+    if not isinstance(value, list) or not all(isinstance(line, str) for line in value):
+        raise BadPatternError(f"{where}: {word} must be a list of lines")
+    return tuple(value)
+
+
+E_ = TypeVar("E_", bound=StrEnum)
+
+
+def _word(
+    where: str, entry: Mapping[str, object], word: str, kind: type[E_], default: E_ | None
+) -> E_:
+    value = entry.get(word, default)
+    try:
+        return kind(value)  # type: ignore[arg-type]  # anything but a word of the enum is refused
+    except ValueError as error:
+        known = ", ".join(member.value for member in kind)
+        raise BadPatternError(f"{where}: {word} is one of {known}, not {value!r}") from error

@@ -1,0 +1,62 @@
+"""What one round of looking at one attempt brought: the input of the fold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from math import isfinite
+
+from middlewatch.model.attempt import Attempt
+from middlewatch.model.pattern import Pattern
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One line that one pattern matched. ``stream`` names the byte stream that ``offset`` counts
+    in (it changes when a file is replaced or truncated), ``line`` is at most 4,096 characters."""
+
+    pattern: Pattern
+    stream: str
+    offset: int
+    line: str
+    groups: tuple[tuple[str, str], ...] = ()
+    path: str = ""
+
+    def group(self, name: str) -> str | None:
+        return next((value for key, value in self.groups if key == name), None)
+
+    def number(self, name: str) -> int | None:
+        """A group as a whole number; thousands separators are accepted."""
+        text = (self.group(name) or "").replace(",", "").strip()
+        return int(text) if text.isascii() and text.isdigit() and len(text) <= 15 else None
+
+    def real(self, name: str) -> float | None:
+        try:
+            value = float((self.group(name) or "").replace(",", ""))
+        except ValueError:
+            return None
+        return value if isfinite(value) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A file of the attempt that cannot be read; ``word`` is the stable reason."""
+
+    path: str
+    word: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """``hits`` in the order of the files' bytes; ``output_at`` is when the bytes just read were
+    last written (None: nothing new), never later than ``now``. ``drained`` says that all files
+    of the attempt have been read to their end and nothing more will come from it."""
+
+    attempt: Attempt
+    hits: tuple[Hit, ...] = ()
+    output_at: datetime | None = None
+    unreadable: tuple[Unreadable, ...] = ()
+    drained: bool = False
+    caught_up: bool = True
+    """The files were read to their present end: only then does silence mean anything."""

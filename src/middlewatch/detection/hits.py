@@ -1,0 +1,134 @@
+"""What a matched line means: failures become signals, quotations and repetitions do not.
+
+A line can match several patterns: the most specific one counts. A line of the form of an exception
+means something only where a traceback is open, and not behind "Exception ignored in", which Python
+prints of programs that go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from datetime import datetime
+
+from middlewatch.detection.batch import Hit
+from middlewatch.detection.names import nodes_of, ranks_of, writer_of
+from middlewatch.detection.state import OPEN_TRACEBACKS, DetectionState, OpenTraceback, Suspicion
+from middlewatch.model.pattern import PatternKind
+from middlewatch.model.signal import Signal, SignalKind, Source, SourceKind, signal_key
+
+EXCERPT = 2000
+TRACEBACK_BYTES = 262_144
+"""A traceback that is longer than this was interrupted."""
+IGNORED_BYTES = 2_048
+
+SIGNALS = {
+    PatternKind.FAILURE: SignalKind.FAILURE_LINE,
+    PatternKind.EXCEPTION: SignalKind.FAILURE_LINE,
+    PatternKind.WATCHDOG: SignalKind.WATCHDOG_LINE,
+    PatternKind.CASCADE: SignalKind.CASCADE_LINE,
+    PatternKind.LAUNCHER_END: SignalKind.LAUNCHER_END,
+}
+SUSPICIOUS = frozenset({SignalKind.FAILURE_LINE, SignalKind.WATCHDOG_LINE, SignalKind.LAUNCHER_END})
+
+
+def by_line(hits: Iterable[Hit]) -> Iterator[tuple[Hit, ...]]:
+    """The hits grouped by line; in each group the failures are cut down to the one that counts."""
+    group: list[Hit] = []
+    for hit in hits:
+        if group and (hit.stream, hit.offset) != (group[0].stream, group[0].offset):
+            yield _cut(group)
+            group = []
+        group.append(hit)
+    if group:
+        yield _cut(group)
+
+
+def _cut(group: list[Hit]) -> tuple[Hit, ...]:
+    if any(hit.pattern.kind is PatternKind.HARMLESS for hit in group):
+        # Somebody wrote down that this very line means nothing.
+        return tuple(h for h in group if h.pattern.kind not in SIGNALS)
+    loud = [h for h in group if h.pattern.kind in SIGNALS]
+    rest = [h for h in group if h.pattern.kind not in SIGNALS]
+    if loud:
+        rest.append(max(loud, key=lambda h: h.pattern.priority))
+    return tuple(rest)
+
+
+def with_traceback(state: DetectionState, hit: Hit) -> DetectionState:
+    """A traceback began, or the announcement of one that means nothing."""
+    writer = writer_of(hit)
+    others = tuple(t for t in state.tracebacks if t.writer != writer)
+    announced = _open(state, hit)
+    harmless = hit.pattern.kind is PatternKind.HARMLESS or (
+        announced is not None
+        and announced.harmless
+        and hit.offset - announced.offset <= IGNORED_BYTES
+    )
+    opened = OpenTraceback(writer, hit.stream, hit.offset, harmless)
+    return replace(state, tracebacks=(*others, opened)[-OPEN_TRACEBACKS:])
+
+
+def _open(state: DetectionState, hit: Hit) -> OpenTraceback | None:
+    writer = writer_of(hit)
+    for opened in state.tracebacks:
+        near = 0 <= hit.offset - opened.offset <= TRACEBACK_BYTES
+        if opened.writer == writer and opened.stream == hit.stream and near:
+            return opened
+    return None
+
+
+def with_failure(
+    state: DetectionState, hit: Hit, happened_at: datetime, learned_at: datetime
+) -> tuple[DetectionState, Signal | None]:
+    """The state and the signal after a line of one of the failure kinds."""
+    if hit.pattern.kind is PatternKind.EXCEPTION:
+        opened = _open(state, hit)
+        if opened is None:
+            return state, None
+        state = replace(state, tracebacks=tuple(t for t in state.tracebacks if t != opened))
+        if opened.harmless:
+            return state, None
+    signal = signal_of(state, hit, happened_at, learned_at)
+    if signal.kind not in SUSPICIOUS:
+        return state, signal
+    before = state.suspicion
+    if before is None or before.advances:
+        # Steps between two failures say nothing about what comes after the second.
+        watchdog = signal.kind is SignalKind.WATCHDOG_LINE
+        suspicion = Suspicion(signal.key, signal.failure_class, learned_at, watchdog)
+    else:
+        watchdog = before.watchdog or signal.kind is SignalKind.WATCHDOG_LINE
+        suspicion = replace(before, watchdog=watchdog)
+    return replace(state, suspicion=suspicion), signal
+
+
+def signal_of(
+    state: DetectionState, hit: Hit, happened_at: datetime, learned_at: datetime
+) -> Signal:
+    """The signal of one line; its key is made of the place where the line stands."""
+    pattern = hit.pattern
+    source = Source(SourceKind.LOG, hit.stream, str(hit.offset), hit.path)
+    return Signal(
+        key=signal_key(state.attempt_id, source, pattern.id),
+        attempt_id=state.attempt_id,
+        kind=SIGNALS[pattern.kind],
+        source=source,
+        happened_at=happened_at,
+        learned_at=learned_at,
+        pattern_id=pattern.id,
+        failure_class=pattern.failure_class,
+        domain=pattern.domain,
+        severity=pattern.severity,
+        excerpt=hit.line[:EXCERPT],
+        nodes=nodes_of(hit),
+        ranks=ranks_of(hit),
+        step=state.progress.last_step,
+        detail=_detail(hit),
+    )
+
+
+def _detail(hit: Hit) -> str:
+    """The other facts that the line gives, in a fixed form: ``name=value`` pairs."""
+    told = ("local_rank", "exit_code", "signal", "xid", "reason", "gpu", "peer", "host")
+    return " ".join(f"{name}={value[:80]}" for name, value in hit.groups if name in told)
