@@ -28,7 +28,7 @@ from middlewatch.model.advice import (
 from middlewatch.model.attempt import Attempt
 from middlewatch.model.audit import AuditEvent, AuditKind, AuditLevel
 from middlewatch.model.change import Change
-from middlewatch.model.milestone import Milestone
+from middlewatch.model.milestone import Milestone, Operation
 from middlewatch.ports.errors import Conflict
 from middlewatch.services.gateway.access import Caller, Scope
 from middlewatch.services.gateway.service import (
@@ -125,7 +125,6 @@ class _Writes:
     ) -> heimdall_pb2.RecordRecoveryMilestoneResponse:
         sequence_id = uuid_of(request.sequence_id, "sequenceId")
         key = in_text(request.idempotency_key, "idempotencyKey", needed=True)
-        operation = mapping.operation_of(request.operation)
         action = mapping.action_of(request.action)
         kind = mapping.milestone_kind_of(request.kind)
         if action is None and kind is None:
@@ -134,6 +133,10 @@ class _Writes:
         sequence = self._store.sequence_by_id(sequence_id)
         if sequence is None:
             raise not_found(f"no recovery sequence {sequence_id} was recorded")
+        operation = sequence.operation
+        if request.operation or operation is not Operation.CONSTRAIN:
+            # Constraint-only recovery has no word of its own on the wire.
+            operation = mapping.operation_of(request.operation)
         if sequence.operation is not operation:
             raise invalid(
                 f"sequence {sequence_id} is about {sequence.operation.value}, not {operation.value}"
