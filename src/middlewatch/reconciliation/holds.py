@@ -130,6 +130,20 @@ def settled(obligation: Obligation) -> JournalEntry:
     )
 
 
+def hurried(obligations: Iterable[Obligation], now: datetime) -> tuple[Obligation, ...]:
+    """The same with the deadlines of holds and exclusions at ``now``, for a watchdog that must
+    leave. Windows end by themselves, and a fence has to outlast a late command."""
+
+    def due_now(part: JournalEntry | None) -> JournalEntry | None:
+        if part is None or (part.release_by is not None and part.release_by <= now):
+            return part
+        return replace(part, release_by=now)
+
+    return tuple(
+        replace(one, hold=due_now(one.hold), exclude=due_now(one.exclude)) for one in obligations
+    )
+
+
 class Relation(StrEnum):
     """Where the scheduler's row for the job number stands beside a journal entry."""
 

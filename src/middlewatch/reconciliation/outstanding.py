@@ -19,6 +19,8 @@ from middlewatch.reconciliation.traces import Part, deadline, held_by_us, own_be
 class Standing(StrEnum):
     STANDS = "stands"
     """Something of ours is in force, or may yet come into force."""
+    LURKS = "lurks"
+    """Only exclusions on an attempt that waits: they may yet make it impossible."""
     RESTS = "rests"
     """Only exclusions on an attempt that runs: they keep nobody waiting, and outlive a requeue."""
     OVER = "over"
@@ -58,7 +60,7 @@ def standing_of(
         return Standing.OVER
     if view is not None and view.state is not JobState.PENDING and not view.completing:
         return Standing.RESTS
-    return Standing.STANDS
+    return Standing.LURKS
 
 
 def _past(

@@ -47,12 +47,13 @@ class Due:
 @dataclass(frozen=True, slots=True)
 class Planned:
     """One action for one job, not to be taken before ``not_before``. ``lets_go``: the job may
-    start by it, so it counts for the spread."""
+    start by it, so it counts for the spread and has used ``slot``."""
 
     part: Part
     action: Action
     not_before: datetime
     lets_go: bool
+    slot: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,19 +140,19 @@ def watchdog_actions(
     now: datetime,
     config: WatchdogConfig,
     *,
-    last_let_go: datetime | None = None,
+    last_slot: datetime | None = None,
 ) -> Plan:
     """The next action for each job in ``found`` (from `due`) whose detail is `Known`.
 
-    Actions that let a job go are spread: ``spacing_s`` apart, and at most ``per_tick`` of them
-    fall due by ``now`` after a quiet time. ``last_let_go`` is when the last one was taken.
+    Actions that let a job go are spread over slots ``spacing_s`` apart, of which at most
+    ``per_tick`` are free at any moment. ``last_slot`` is that of the last one that was taken.
     """
     planned: list[Planned] = []
     left: list[LeftAlone] = []
     spacing = timedelta(seconds=config.spacing_s)
     slot = now - spacing * (config.per_tick - 1)
-    if last_let_go is not None:
-        slot = max(slot, last_let_go + spacing)
+    if last_slot is not None:
+        slot = max(slot, last_slot + spacing)
     for one in found:
         detail = details.get(one.view.job_id)
         if not isinstance(detail, Known):
@@ -160,7 +161,7 @@ def watchdog_actions(
             case LeftAlone() as alone:
                 left.append(alone)
             case Planned() as step if step.lets_go:
-                planned.append(replace(step, not_before=max(step.not_before, slot)))
+                planned.append(replace(step, not_before=max(step.not_before, slot), slot=slot))
                 slot += spacing
             case Planned() as step:
                 planned.append(step)

@@ -235,4 +235,4 @@ def test_what_can_still_be_acted_on_is_never_over(
     for one in owed:
         if due([one], look(*seen), FACTS, now, CONFIG):
             judged = standing_of(one, snapshot(*seen), FACTS, now, CONFIG)
-            assert judged is Standing.STANDS
+            assert judged in (Standing.STANDS, Standing.LURKS)

@@ -305,5 +305,5 @@ def test_releases_are_spread_in_the_order_of_their_deadlines() -> None:
 def test_the_spread_counts_from_the_last_one_let_go() -> None:
     view = held()
     found = due(standing([entry()]), look(view), FACTS, PAST, CONFIG)
-    given = watchdog_actions(found, {"7": detail(view)}, FACTS, PAST, CONFIG, last_let_go=PAST)
+    given = watchdog_actions(found, {"7": detail(view)}, FACTS, PAST, CONFIG, last_slot=PAST)
     assert given.planned[0].not_before == after(402)
