@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -215,7 +216,7 @@ def test_workflow_has_ended_when_all_its_attempts_have(store: Store) -> None:
     ],
 )
 def test_what_could_not_be_read_again_is_refused_and_named(
-    store: Store, changed: dict[str, object], said: str
+    store: Store, changed: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(Refused, match=said):
         store.apply(Change(attempts=(attempt(1, **changed),)))

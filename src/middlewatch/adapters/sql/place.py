@@ -125,15 +125,14 @@ def private_directory(path: Path, *, strict: bool = False) -> Path:
     have taken before us, it must be ours, no link, and is given mode 0700.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
-        path.mkdir(mode=0o700)
-    except FileExistsError:
-        pass
+        if not os.path.lexists(path):
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
+            path.mkdir(mode=0o700, exist_ok=True)
+        found = path.lstat() if strict else path.stat()
     except OSError as error:
         raise Refused(
             f"{path} cannot be made: {error}; name a directory that you may write to"
         ) from error
-    found = path.lstat() if strict else path.stat()
     if not stat.S_ISDIR(found.st_mode):
         raise Refused(f"{path} is not a directory; remove it or name another place")
     if strict:

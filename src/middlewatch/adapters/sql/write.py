@@ -46,6 +46,8 @@ def write(connection: Connection, change: Change) -> Applied:
     """Write all of ``change``. Raises `Conflict` or `Refused`: then nothing may be committed."""
     if change.lease is not None:
         _check_lease(connection, change.lease, change)
+    for attempt_id, version in change.expected:
+        _check_unmoved(connection, attempt_id, version)
     for attempt in change.attempts:
         _write_attempt(connection, attempt)
     for state in change.watch:
@@ -82,6 +84,13 @@ def _check_lease(connection: Connection, lease: Lease, change: Change) -> None:
         )
     if row.expires_us <= micros(change.now):
         raise Conflict(f"lease {lease.name!r} of {lease.holder!r} has expired")
+
+
+def _check_unmoved(connection: Connection, attempt_id: str, version: int) -> None:
+    query = select(t.attempts.c.version).where(t.attempts.c.id == attempt_id)
+    stored = connection.execute(query).scalar()
+    if stored != version:
+        raise Conflict(f"attempt {attempt_id} is at version {stored}, not {version}: look again")
 
 
 def _write_attempt(connection: Connection, attempt: Attempt) -> None:

@@ -240,8 +240,8 @@ def upgrade() -> None:
         sa.Column("digest", NAME, nullable=False),
         sa.Column("body", BODY, nullable=False),
         sa.PrimaryKeyConstraint("number", name="pk_tokens"),
-        sa.UniqueConstraint("digest", name="uq_tokens_digest"),
         sa.UniqueConstraint("id", name="uq_tokens_id"),
+        sa.UniqueConstraint("digest", name="uq_tokens_digest"),
         **OPTIONS,
     )
     op.create_table(
