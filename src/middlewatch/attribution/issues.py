@@ -175,7 +175,8 @@ def _end_is_trouble(signal: Signal, attempt: Attempt) -> bool:
 
 
 def _issue(group: _Group, known: Sequence[Issue], taken: set[str], attempt: Attempt) -> Issue:
-    cause = first_cause(group.signals)
+    requeued = attempt.end is not None and attempt.end.by is EndedBy.REQUEUE
+    cause = first_cause(group.signals, requeued=requeued)
     cascade = _cascade(group, cause)
     keys = {cause.key, *cascade}
     before = next(
@@ -216,20 +217,28 @@ def _state(group: _Group, before: Issue | None, attempt: Attempt) -> IssueState:
     return IssueState.OPEN
 
 
-def first_cause(signals: Sequence[Signal]) -> Signal:
+def first_cause(signals: Sequence[Signal], *, requeued: bool = False) -> Signal:
     """The signal of a group that names the cause; the others are its cascade.
 
     The scheduler's word that a node failed outranks every line. Otherwise the earliest evidence
-    speaks, unless it is a symptom that deeper evidence within `DEEPER_WITHIN` explains.
+    speaks, unless it is a symptom that deeper evidence within `DEEPER_WITHIN` explains. With
+    ``requeued`` the attempt's end was a requeue, perhaps our own: an answer to the failure and
+    never its cause.
     """
-    in_time = sorted(signals, key=lambda signal: signal.happened_at)
-    ends = [s for s in in_time if s.kind is SignalKind.SCHEDULER_END]
+    ends = [s for s in signals if s.kind is SignalKind.SCHEDULER_END]
     node_failed = next((s for s in ends if s.failure_class == NODE_FAILURE), None)
     if node_failed is not None:
         return node_failed
-    candidates = [s for s in in_time if _names_a_cause(s)]
+    in_time = sorted(signals, key=lambda signal: signal.happened_at)
+    # The scheduler's word becomes more exact (who cancelled): the last one counts.
+    heard = () if requeued else ends[-1:]
+    candidates = [
+        s
+        for s in in_time
+        if _names_a_cause(s) and (s.kind is not SignalKind.SCHEDULER_END or s in heard)
+    ]
     if not candidates:
-        return min(in_time, key=lambda s: _FALLBACK.index(s.kind) if s.kind in _FALLBACK else 99)
+        return _most_telling(in_time, requeued=requeued)
     first = _deepest_at_one_place(candidates)
     if depth_of(class_of(first)) is not Depth.SYMPTOM:
         return first
@@ -238,6 +247,12 @@ def first_cause(signals: Sequence[Signal]) -> Signal:
         return first
     deepest = max(depth_of(class_of(s)) for s in explaining)
     return next(s for s in explaining if depth_of(class_of(s)) is deepest)
+
+
+def _most_telling(in_time: Sequence[Signal], *, requeued: bool) -> Signal:
+    """Who speaks where no line names a cause: the first of the most telling kind."""
+    order = _FALLBACK[1:] + _FALLBACK[:1] if requeued else _FALLBACK
+    return min(in_time, key=lambda s: order.index(s.kind) if s.kind in order else len(order))
 
 
 def _names_a_cause(signal: Signal) -> bool:

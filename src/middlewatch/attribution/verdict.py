@@ -18,6 +18,7 @@ from middlewatch.model.attempt import Attempt
 from middlewatch.model.issue import Confidence, Issue, Verdict, VerdictBasis
 from middlewatch.model.signal import Domain, Signal, SignalKind, SourceKind
 
+_SPEAKING = frozenset({SignalKind.FAILURE_LINE, SignalKind.CASCADE_LINE, SignalKind.SCHEDULER_END})
 _WITNESSES = frozenset({SignalKind.EXTERNAL, SignalKind.SECOND_WITNESS})
 
 
@@ -31,9 +32,18 @@ class _Implicated:
 
 
 def verdict_for(
-    issue: Issue, signals: Sequence[Signal], attempt: Attempt, now: datetime
+    issue: Issue,
+    signals: Sequence[Signal],
+    attempt: Attempt,
+    now: datetime,
+    *,
+    failed_nodes: Sequence[str] = (),
 ) -> Verdict:
-    """The belief about ``issue``, from the signals that it names (others may be given too)."""
+    """The belief about ``issue``, from the signals that it names (others may be given too).
+
+    ``failed_nodes`` are what the scheduler says has failed; heard where a node failure is the
+    cause.
+    """
     own = signals_of(issue, signals)
     cause = next((s for s in own if s.key == issue.first_cause), None)
     if cause is None:
@@ -50,7 +60,8 @@ def verdict_for(
             at=now,
         )
     domain = cause.domain if cause.domain is not Domain.UNKNOWN else domain_of(class_of(cause))
-    found = _implicated(cause, own, attempt)
+    told = tuple(failed_nodes) if class_of(cause) == NODE_FAILURE else ()
+    found = _implicated(cause, own, attempt, told)
     basis = _basis(cause, domain, found)
     return Verdict(
         issue_id=issue.id,
@@ -109,7 +120,9 @@ def ranks_on_nodes(signals: Iterable[Signal], attempt: Attempt) -> dict[int, str
     return {rank: next(iter(nodes)) for rank, nodes in said.items() if len(nodes) == 1}
 
 
-def _implicated(cause: Signal, own: Sequence[Signal], attempt: Attempt) -> _Implicated:
+def _implicated(
+    cause: Signal, own: Sequence[Signal], attempt: Attempt, told: tuple[str, ...]
+) -> _Implicated:
     """Nodes and ranks that the cause names, with whoever else names the same cause.
 
     Consequences name nodes too (a launcher lists every rank that it killed): they are not heard
@@ -118,7 +131,7 @@ def _implicated(cause: Signal, own: Sequence[Signal], attempt: Attempt) -> _Impl
     speaking = [s for s in own if s.key == cause.key or _corroborates(s, cause)]
     nodes: list[str] = []
     foreign: list[str] = []
-    for name in (name for s in speaking for name in s.nodes):
+    for name in (*told, *(name for s in speaking for name in s.nodes)):
         node = own_node(name, attempt.nodes)
         if node is None:
             foreign.append(name)
@@ -146,7 +159,7 @@ def _implicated(cause: Signal, own: Sequence[Signal], attempt: Attempt) -> _Impl
 
 
 def _corroborates(signal: Signal, cause: Signal) -> bool:
-    if class_of(signal) == class_of(cause) and signal.kind is cause.kind:
+    if class_of(signal) == class_of(cause) and signal.kind in _SPEAKING:
         # A hundred ranks that see the same symptom are not a hundred culprits: only evidence
         # that proves something of its own place adds a place.
         return depth_of(class_of(cause)) is Depth.PROOF

@@ -68,6 +68,9 @@ class Change:
     lease: Lease | None = None
     now: datetime | None = None
     """Needed with ``lease``: the moment at which the lease must still hold."""
+    expected: tuple[tuple[AttemptId, int], ...] = ()
+    """Attempts that were read for the decision and must still be at these versions, although
+    they are not written."""
     attempts: tuple[Attempt, ...] = ()
     watch: tuple[WatchState, ...] = ()
     progress: tuple[Progress, ...] = ()

@@ -2,6 +2,12 @@
 
 from middlewatch.remediation.decide import decide
 from middlewatch.remediation.exclusions import blamed_nodes
+from middlewatch.remediation.history import (
+    earlier_attempts,
+    past_attempt,
+    restarted_by_us,
+    successor_of,
+)
 from middlewatch.remediation.inputs import (
     DecisionInputs,
     History,
@@ -41,5 +47,9 @@ __all__ = [
     "Witnesses",
     "blamed_nodes",
     "decide",
+    "earlier_attempts",
+    "past_attempt",
+    "restarted_by_us",
+    "successor_of",
     "witnesses_of",
 ]

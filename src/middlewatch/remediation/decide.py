@@ -25,6 +25,7 @@ from middlewatch.model.advice import (
     Reason,
 )
 from middlewatch.model.attempt import AttemptEnd, EndedBy
+from middlewatch.model.gates import GateName, Gates
 from middlewatch.model.optin import JobMode
 from middlewatch.model.scheduler import ENDED, JobState
 from middlewatch.model.signal import Domain
@@ -312,6 +313,12 @@ def _restart(
         forbidden = _forbidden(inputs, budgets)
         if forbidden is not None:
             return forbidden
+    if not inputs.cluster_seen and _only_ownership_is_closed(inputs.gates):
+        return Refrain(
+            RefrainBasis.WAITING_FOR_SCHEDULER,
+            "The scheduler does not answer: a gate that nobody could see would be closed for ever.",
+            budgets,
+        )
     exclusions = exclusions_for(inputs)
     late = inputs.now - inputs.issue.learned_at < WAIT_FOR_PARTITIONS
     unseen = any(d.why is Dropped.PARTITIONS_UNKNOWN for d in exclusions.dropped)
@@ -337,6 +344,10 @@ def _restart(
     )
     anew = inputs.existing is not None and not inputs.existing.active
     return Advise(intent, budgets, exclusions, decided_anew=anew)
+
+
+def _only_ownership_is_closed(gates: Gates) -> bool:
+    return {gate.name for gate in gates.gates if not gate.open} == {GateName.OWNERSHIP}
 
 
 def _forbidden(inputs: DecisionInputs, budgets: tuple[Budget, ...]) -> Refrain | None:

@@ -152,3 +152,5 @@ class DecisionInputs:
     successor: Successor | None
     existing: Advice | None
     now: datetime
+    cluster_seen: bool = True
+    """Whether the scheduler said what it calls itself: without that, ownership looks closed."""

@@ -68,6 +68,7 @@ class RefrainBasis(StrEnum):
     WAITING_FOR_WITNESS = "waiting_for_witness"
     WAITING_FOR_END = "waiting_for_end"
     WAITING_FOR_PARTITIONS = "waiting_for_partitions"
+    WAITING_FOR_SCHEDULER = "waiting_for_scheduler"
     SILENCE_ALONE = "silence_alone"
     COMPLETED = "completed"
     CANCELLED_BY_PERSON = "cancelled_by_person"
@@ -91,6 +92,7 @@ WAITING = frozenset(
         RefrainBasis.WAITING_FOR_WITNESS,
         RefrainBasis.WAITING_FOR_END,
         RefrainBasis.WAITING_FOR_PARTITIONS,
+        RefrainBasis.WAITING_FOR_SCHEDULER,
         RefrainBasis.SILENCE_ALONE,
         RefrainBasis.NOT_RUNNING,
         RefrainBasis.END_UNKNOWN,
