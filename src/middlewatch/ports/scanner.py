@@ -71,3 +71,7 @@ class LogSource(Protocol):
     ) -> Block | CannotRead | None:
         """The next block behind ``cursor`` of a file that the user with ``uid`` owns; None where
         it does not exist (yet). With ``final`` an unfinished last line is given too."""
+
+    def end(self, path: str, uid: int) -> Cursor | CannotRead | None:
+        """A cursor behind the last whole line that the file has now: where the next attempt's
+        output begins when a file is appended to."""
