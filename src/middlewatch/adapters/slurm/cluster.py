@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 from middlewatch.adapters.slurm.words import moment
 from middlewatch.model.scheduler import ClusterFacts, PartitionView
@@ -49,7 +50,7 @@ def facts_from(config: dict[str, str]) -> ClusterFacts:
         message_timeout_s=_seconds(config, "MessageTimeout", 10.0),
         min_job_age_s=_seconds(config, "MinJobAge", 300.0),
         kill_wait_s=_seconds(config, "KillWait", 30.0),
-        started_at=moment(config.get("BOOT_TIME", "")),
+        started_at=_boot_time(config.get("BOOT_TIME", "")),
         job_requeue_default=config.get("JobRequeue", "1") != "0",
         file_append=config.get("JobFileAppend", "0") != "0",
         private_data=frozenset(
@@ -67,6 +68,16 @@ def slurm_user(config: dict[str, str]) -> tuple[str, int] | None:
 def version_tuple(text: str) -> tuple[int, ...]:
     """``22.05.8`` as (22, 5, 8); an empty tuple, older than all, where there is no number."""
     return tuple(int(part) for part in _NUMBER.findall(text)[:3])
+
+
+def _boot_time(text: str) -> datetime | None:
+    # Without an offset it is in the client's zone, and our commands run in UTC.
+    if "T" not in text:
+        return moment(text)
+    try:
+        return datetime.fromisoformat(text).replace(tzinfo=UTC)
+    except ValueError as error:
+        raise Unreadable(f"BOOT_TIME {text[:40]!r} is no time") from error
 
 
 def _seconds(config: dict[str, str], key: str, default: float) -> float:

@@ -1,0 +1,1 @@
+"""The Slurm adapter, on recorded answers of real releases."""
