@@ -14,8 +14,9 @@ from datetime import datetime
 from typing import Protocol
 
 from middlewatch.ports.clock import Clock
+from middlewatch.ports.errors import PortError
 
-LONGEST_PAUSE_S = 30.0
+LONGEST_PAUSE_S = 10.0
 _DEAD_AFTER = 10.0
 """Intervals (and half a minute) without a completed tick until a loop counts as stuck."""
 
@@ -132,7 +133,11 @@ class Runner:
         except Exception as error:  # noqa: BLE001 - the service's edge: whatever it was, go on
             pulse.failures += 1
             if pulse.failures == 1:
-                self._report.error("loop_failed", loop=name, error=str(error), exc_info=True)
+                # What went wrong outside needs no traceback; what we did not foresee does.
+                foreseen = isinstance(error, PortError)
+                self._report.error(
+                    "loop_failed", loop=name, error=str(error), exc_info=not foreseen
+                )
             else:
                 self._report.error(
                     "loop_failed_again", loop=name, error=str(error), times=pulse.failures

@@ -1,0 +1,94 @@
+"""From settings to services: the one place where services meet adapters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from middlewatch.wiring.looking import cluster_of
+from middlewatch.wiring.parts import Ownership, Parts, Service
+from middlewatch.wiring.settings import Settings, watchdog_config
+from middlewatch.wiring.watchdog_process import WatchdogSpec
+
+if TYPE_CHECKING:
+    from middlewatch.services.controller.controller import Controller
+    from middlewatch.services.gateway.server import Gateway
+
+Ages = Callable[[], Mapping[str, float | None]]
+Hint = Callable[[], None]
+
+
+def gateway(parts: Parts, ages: Ages, wake: Hint) -> Gateway:
+    """The API, not yet started. ``wake`` is called when something new was stored."""
+    from middlewatch.services.gateway import server
+    from middlewatch.services.gateway.access import Listen, SocketOthers
+
+    given = parts.settings.gateway
+    listen = Listen(
+        host=given.bind,
+        port=given.port,
+        grpc_port=given.grpc_port or None,
+        tls_certificate=given.tls_cert or None,
+        tls_key=given.tls_key or None,
+        tls_terminated_elsewhere=given.tls_terminated_elsewhere,
+        insecure=given.insecure,
+        mode=parts.settings.deployment.mode,
+    )
+    settings = server.GatewaySettings(
+        listen=listen,
+        token_file=parts.places.token,
+        socket=parts.places.socket,
+        socket_others=SocketOthers(given.socket_others.value),
+        signal_cap=parts.settings.policy.signal_cap,
+    )
+    return server.Gateway(
+        settings, parts.store, parts.clock, cluster_of(parts.settings), ages=ages, wake=wake
+    )
+
+
+def controller(parts: Parts, owned: Ownership, log: Any) -> Controller:
+    """Raises `Unreachable` while it is not known which cluster is ours."""
+    from middlewatch.services.controller.controller import Controller, ControllerConfig
+
+    def failed(what: str, error: Exception) -> None:
+        log.error("advice_failed", advice=what, error=str(error))
+
+    given = parts.settings
+    return Controller(
+        store=parts.store,
+        scheduler=parts.scheduler,
+        journal=parts.journal,
+        clock=parts.clock,
+        deployment=owned.deployment(),
+        policy=given.policy,
+        holder=parts.holder,
+        config=ControllerConfig(
+            deadline_s=given.slurm.command_deadline_s,
+            lease_s=given.controller.lease_s,
+            max_hold_s=given.controller.max_hold_s,
+        ),
+        on_error=failed,
+    )
+
+
+def manager(parts: Parts, owned: Ownership, log: Any, hint: Hint) -> Service:
+    """Raises `Unreachable` while it is not known which cluster is ours."""
+    raise NotImplementedError
+
+
+def watcher(parts: Parts, log: Any, hint: Hint) -> Service:
+    raise NotImplementedError
+
+
+def watchdog_spec(settings: Settings, parts_state: Any) -> WatchdogSpec:
+    """What the watchdog's process is told."""
+    return WatchdogSpec(
+        state_dir=parts_state,
+        environment=settings.deployment.environment,
+        mode=settings.watchdog.mode,
+        config=watchdog_config(settings),
+        look_deadline_s=settings.slurm.look_deadline_s,
+        up_grace_s=settings.watchdog.up_grace_s,
+        bin_dir=settings.slurm.bin_dir,
+        slurm_conf=settings.slurm.conf,
+    )

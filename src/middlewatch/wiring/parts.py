@@ -1,0 +1,131 @@
+"""What the services of one process share, made once from the settings."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Protocol
+
+from middlewatch.adapters.clock.system import SystemClock
+from middlewatch.adapters.journal.file import FileJournal
+from middlewatch.model.answer import Known, Unknown
+from middlewatch.model.gates import Deployment
+from middlewatch.ports.clock import Clock
+from middlewatch.ports.errors import Unreachable
+from middlewatch.ports.journal import Journal
+from middlewatch.ports.scheduler import Scheduler
+from middlewatch.ports.store import Store
+from middlewatch.wiring.looking import cluster_of, scheduler_of
+from middlewatch.wiring.places import Places
+from middlewatch.wiring.settings import Settings
+
+
+class Service(Protocol):
+    def tick(self, now: datetime) -> object: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """One process's means. ``holder`` names it where it takes a lease: the same name after a
+    restart on the same state directory, whose lock lets only one process be it at a time, so
+    that a restarted process goes on at once instead of waiting for its own lease to run out."""
+
+    settings: Settings
+    places: Places
+    clock: Clock
+    store: Store
+    scheduler: Scheduler
+    journal: Journal
+    holder: str
+
+
+def made(settings: Settings, places: Places, scheduler: Scheduler | None = None) -> Parts:
+    """The parts; opens (and upgrades) the store. Raises the store's errors."""
+    from middlewatch.adapters.sql.store import open_store
+
+    clock = SystemClock()
+    return Parts(
+        settings=settings,
+        places=places,
+        clock=clock,
+        store=open_store(places.database),
+        scheduler=scheduler or scheduler_of(settings, clock),
+        journal=FileJournal(places.state),
+        holder=holder_name(places.state / "holder", clock),
+    )
+
+
+def holder_name(path: Path, clock: Clock) -> str:
+    """This state directory's name as a holder of leases, made at the first start."""
+    try:
+        kept = path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        kept = ""
+    if kept:
+        return kept
+    name = f"{socket.gethostname().partition('.')[0]}-{clock.token(6)}"
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(handle, "w", encoding="ascii", errors="replace") as file:
+        file.write(name + "\n")
+    return name
+
+
+class Ownership:
+    """Which cluster is ours, by the name that it gave itself when we first met.
+
+    A controller that finds itself talking to another cluster than the one it was set up for must
+    not act, so the name is kept with the state (or set), and compared at each look.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._lock = threading.Lock()
+        self._name = parts.settings.deployment.cluster_name
+        self._note = f"cluster_name/{parts.settings.deployment.environment}"
+
+    def name(self) -> str:
+        """Raises `Unreachable` while the scheduler has never yet said it."""
+        with self._lock:
+            if not self._name:
+                self._name = self._parts.store.note(self._note) or self._first_seen()
+            return self._name
+
+    def deployment(self) -> Deployment:
+        """The site's side of the gates. Raises `Unreachable`."""
+        given = self._parts.settings.deployment
+        return Deployment(
+            cluster=cluster_of(self._parts.settings),
+            owned_cluster_name=self.name(),
+            mode=given.mode,
+            acknowledge_scheduler_actions=given.acknowledge_scheduler_actions,
+            partitions=given.partitions,
+        )
+
+    def _first_seen(self) -> str:
+        match self._parts.scheduler.facts():
+            case Known(value=facts):
+                self._parts.store.put_notes(((self._note, facts.name),))
+                return facts.name
+            case Unknown(why=why):
+                raise Unreachable(f"the cluster has not said its name yet: {why}")
+            case _:
+                raise Unreachable("the cluster has not said its name yet")
+
+
+class Late:
+    """A service that can only be made once something outside has answered; made at its first
+    tick, and tried again at each until it is."""
+
+    def __init__(self, make: Callable[[], Service]) -> None:
+        self._make = make
+        self.service: Service | None = None
+
+    def tick(self, now: datetime) -> object:
+        if self.service is None:
+            self.service = self._make()
+        return self.service.tick(now)

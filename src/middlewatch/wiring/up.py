@@ -1,0 +1,341 @@
+"""One process, from its lock to its clean stop: everything (`up`), or one role alone.
+
+At a stop the order matters: first nothing new is begun, then what we hold is let go, then the
+watchdog may know that we are gone, and only then the API falls silent. What cannot be let go in
+time is left to the watchdog, and said.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from middlewatch.ports.errors import PortError
+from middlewatch.ports.scheduler import Scheduler
+from middlewatch.wiring import build, places
+from middlewatch.wiring.loading import Loaded
+from middlewatch.wiring.parts import Late, Ownership, Parts, made
+from middlewatch.wiring.presence import UpMark
+from middlewatch.wiring.runner import Loop, Runner
+from middlewatch.wiring.watchdog_supervision import Guard, Guarded, WatchdogSupervisor
+
+if TYPE_CHECKING:
+    from middlewatch.services.gateway.server import Gateway
+
+HOUSEKEEPING_S = 2.0
+DRAIN_PAUSE_S = 0.3
+
+
+class Role(StrEnum):
+    GATEWAY = "gateway"
+    WATCHER = "watcher"
+    MANAGER = "manager"
+    CONTROLLER = "controller"
+
+
+EVERYTHING = frozenset(Role)
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """What there is to tell about a process that is ready."""
+
+    places: places.Places
+    url: str
+    grpc: str
+    first_token: str
+    cluster: str
+    watchdog: Guarded | None
+
+
+class Process:
+    """One running process. ``scheduler`` replaces the Slurm of the settings (tests, the demo)."""
+
+    def __init__(
+        self,
+        loaded: Loaded,
+        roles: frozenset[Role] = EVERYTHING,
+        *,
+        environ: Mapping[str, str] | None = None,
+        scheduler: Scheduler | None = None,
+    ) -> None:
+        self._loaded = loaded
+        self._settings = loaded.settings
+        self._roles = roles
+        self._environ = os.environ if environ is None else environ
+        self._given_scheduler = scheduler
+        self._log: Any = None
+        self._locks: list[places.Lock] = []
+        self._where: places.Places | None = None
+        self._parts: Parts | None = None
+        self._gateway: Gateway | None = None
+        self._runner: Runner | None = None
+        self._late: dict[Role, Late] = {}
+        self._mark: UpMark | None = None
+        self._supervisor: WatchdogSupervisor | None = None
+        self._guarded: Guarded | None = None
+
+    # ------------------------------------------------------------------------------- the start
+
+    def start(self) -> Started:
+        """Everything, up to being ready. Raises `AlreadyRunning`, `PortError`; then nothing is
+        left running, except a watchdog that has something to guard."""
+        try:
+            return self._start()
+        except BaseException:
+            self._abandon()
+            raise
+
+    def _start(self) -> Started:
+        self._where = where = places.prepared(self._settings, self._environ)
+        self._take_locks(where)
+        guard = self._guard(where) if Role.CONTROLLER in self._roles else None
+        # The log and the database cost most of a start; the watchdog's process starts meanwhile.
+        import structlog
+
+        from middlewatch.wiring import logs
+
+        logs.configure(self._settings.log)
+        self._log = structlog.get_logger("middlewatch")
+        self._parts = parts = made(self._settings, where, self._given_scheduler)
+        owned = Ownership(parts)
+        self._runner = runner = Runner(parts.clock, self._loops(parts, owned), self._log)
+        if Role.GATEWAY in self._roles:
+            self._gateway = build.gateway(parts, self.ages, lambda: runner.wake(Role.MANAGER))
+            self._gateway.start()
+            _write_private(where.address, self._gateway.url + "\n")
+        runner.start()
+        if guard is not None:
+            self._guarded = guard()
+            self._tell_guard()
+        self._log.info("started", roles=sorted(self._roles), mode=self._settings.deployment.mode)
+        return Started(
+            places=where,
+            url=self._gateway.url if self._gateway else "",
+            grpc=(self._gateway.grpc_address or "") if self._gateway else "",
+            first_token=(self._gateway.first_token or "") if self._gateway else "",
+            cluster=self._cluster_name(parts),
+            watchdog=self._guarded,
+        )
+
+    def _take_locks(self, where: places.Places) -> None:
+        names = [role.value for role in Role if role in self._roles]
+        if self._roles == EVERYTHING:
+            names.insert(0, "up")
+        for name in names:
+            self._locks.append(places.Lock(where.lock(name), name))
+
+    def _guard(self, where: places.Places) -> Callable[[], Guarded] | None:
+        """Start looking after the watchdog beside the rest of the start; the answer comes later."""
+        from middlewatch.adapters.clock.system import SystemClock
+
+        clock = SystemClock()
+        self._mark = UpMark(where.state)
+        self._mark.beat(clock.now())
+        if not self._settings.watchdog.enabled:
+            return None
+        self._supervisor = supervisor = WatchdogSupervisor(
+            build.watchdog_spec(self._settings, where.state)
+        )
+        answers: list[Guarded] = []
+        thread = threading.Thread(
+            target=lambda: answers.append(supervisor.ensure(clock.now())), name="guard", daemon=True
+        )
+        thread.start()
+
+        def answer() -> Guarded:
+            thread.join()
+            return answers[0] if answers else Guarded(Guard.OFF, problem="it could not be started")
+
+        return answer
+
+    def _loops(self, parts: Parts, owned: Ownership) -> list[Loop]:
+        log = self._log
+        makers: dict[Role, tuple[Callable[[], Any], float]] = {
+            Role.WATCHER: (
+                lambda: build.watcher(parts, log, self._hint(Role.MANAGER)),
+                parts.settings.watcher.scan_interval_s,
+            ),
+            Role.MANAGER: (
+                lambda: build.manager(parts, owned, log, self._hint(Role.CONTROLLER)),
+                parts.settings.manager.interval_s,
+            ),
+            Role.CONTROLLER: (
+                lambda: build.controller(parts, owned, log),
+                parts.settings.controller.interval_s,
+            ),
+        }
+        loops = []
+        for role, (make, interval_s) in makers.items():
+            if role in self._roles:
+                self._late[role] = late = Late(make)
+                loops.append(Loop(role.value, late.tick, interval_s))
+        return loops
+
+    def _hint(self, role: Role) -> Callable[[], None]:
+        def hint() -> None:
+            if self._runner is not None:
+                self._runner.wake(role.value)
+
+        return hint
+
+    def _cluster_name(self, parts: Parts) -> str:
+        given = self._settings.deployment
+        kept = parts.store.note(f"cluster_name/{given.environment}")
+        return given.cluster_name or kept or ""
+
+    def ages(self) -> dict[str, float | None]:
+        """Seconds since each loop's last completed tick; None for one that has completed none."""
+        if self._runner is None or self._parts is None:
+            return {}
+        now = self._parts.clock.monotonic()
+        return {
+            pulse.name: None if pulse.last is None else now - pulse.last
+            for pulse in self._runner.pulses()
+        }
+
+    # ----------------------------------------------------------------------------- while it runs
+
+    def look_after(self) -> None:
+        """One round of housekeeping: our own sign of life, and the watchdog's."""
+        if self._parts is None or self._runner is None:
+            return
+        now = self._parts.clock.now()
+        try:
+            if self._mark is not None and not self._runner.stuck():
+                self._mark.beat(now)
+            if self._supervisor is not None:
+                before = self._guarded
+                self._guarded = self._supervisor.ensure(now)
+                if before is None or before != self._guarded:
+                    self._tell_guard()
+        except OSError as error:
+            self._log.error("no_sign_of_life", error=str(error))
+
+    def _tell_guard(self) -> None:
+        if self._guarded is None:
+            return
+        if self._guarded.guard is Guard.OFF:
+            self._log.error("watchdog_missing", error=self._guarded.problem)
+        else:
+            self._log.info("watchdog", guard=self._guarded.guard.value, pid=self._guarded.pid)
+
+    # -------------------------------------------------------------------------------- the stop
+
+    def stop(self, hurry: Callable[[], bool] = lambda: False) -> bool:
+        """Stop in order. True where nothing of ours is left standing; ``hurry`` says that
+        somebody asked twice, and ends the waiting."""
+        if self._parts is None or self._runner is None:
+            self._abandon()
+            return True
+        self._runner.stop(Role.MANAGER.value, Role.CONTROLLER.value)
+        clean = self._drained(hurry) if Role.CONTROLLER in self._roles else True
+        self._runner.stop()
+        if self._mark is not None and clean:
+            with contextlib.suppress(OSError):
+                self._mark.stopped(self._parts.clock.now())
+        self._log.info("stopped", clean=clean)
+        self._abandon()
+        return clean
+
+    def _drained(self, hurry: Callable[[], bool]) -> bool:
+        late = self._late.get(Role.CONTROLLER)
+        controller = late.service if late else None
+        drain = getattr(controller, "drain", None)
+        if drain is None or self._parts is None:
+            # It never came to life, so it holds nothing; an earlier one's holds are the
+            # watchdog's, which is not told that all is well.
+            return not self._parts_hold()
+        clock = self._parts.clock
+        until = clock.monotonic() + self._settings.controller.drain_limit_s
+        while True:
+            try:
+                if drain(clock.now()):
+                    return True
+            except PortError as error:
+                self._log.warning("drain_failed", error=str(error))
+            if hurry() or clock.monotonic() >= until:
+                self._log.error(
+                    "left_standing",
+                    note="something of ours still stands: the watchdog goes on",
+                )
+                return False
+            self.look_after()
+            clock.sleep(DRAIN_PAUSE_S)
+
+    def _parts_hold(self) -> bool:
+        try:
+            return self._parts is not None and bool(self._parts.journal.entries())
+        except PortError:
+            return True
+
+    def _abandon(self) -> None:
+        if self._runner is not None:
+            self._runner.stop()
+        if self._gateway is not None:
+            self._gateway.stop()
+            self._gateway = None
+            if self._where is not None:
+                self._where.address.unlink(missing_ok=True)
+        if self._parts is not None:
+            close = getattr(self._parts.store, "close", None)
+            if close is not None:
+                close()
+            self._parts = None
+        for lock in self._locks:
+            lock.release()
+        self._locks = []
+
+
+def _write_private(path: Any, text: str) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+@contextlib.contextmanager
+def signals() -> Iterator[Callable[[float | None], int]]:
+    """Count requests to stop (SIGTERM, SIGINT) from here on. The yielded function waits for as
+    many seconds, or until one comes (None: not at all), and returns how many have come.
+
+    A signal handler may interrupt anything, so it only writes to a pipe.
+    """
+    reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    count = 0
+
+    def wait(seconds: float | None) -> int:
+        nonlocal count
+        ready, _, _ = select.select([reader], [], [], 0 if seconds is None else seconds)
+        if ready:
+            count += len(os.read(reader, 64))
+        return count
+
+    def came(_number: int, _frame: object) -> None:
+        with contextlib.suppress(OSError):
+            os.write(writer, b"x")
+
+    before = {number: signal.signal(number, came) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield wait
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        os.close(reader)
+        os.close(writer)
+
+
+def run(process: Process, ready: Callable[[Started], None]) -> bool:
+    """Start, tell, look after, and stop when asked; whether the stop was a clean one."""
+    with signals() as asked:
+        started = process.start()
+        ready(started)
+        while not asked(HOUSEKEEPING_S):
+            process.look_after()
+        return process.stop(hurry=lambda: asked(None) > 1)
