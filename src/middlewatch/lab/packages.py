@@ -57,8 +57,8 @@ _SERVICES: dict[str, tuple[str, ...]] = {
     "mariadb-server": ("mariadb",),
 }
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_POLICY = Path("/usr/sbin/policy-rc.d")
-_FORBID = "#!/bin/sh\n# written for the time of one installation by middlewatch lab\nexit 101\n"
+POLICY = Path("/usr/sbin/policy-rc.d")
+FORBID = "#!/bin/sh\n# written for the time of one installation by middlewatch lab\nexit 101\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ def install(say: Callable[[str], None] = lambda _line: None) -> tuple[str, ...]:
     wanted = tuple(name for name in PACKAGES if not _installed(name))
     before = {process.pid for process in processes_named(_DAEMONS)}
     say(f"installing from Debian: {' '.join(wanted)}")
-    with _no_service_starts():
+    with no_service_starts():
         if not _apt_install(wanted):
             say("refreshing the package lists")
             _apt("update", "-q")
@@ -180,22 +180,22 @@ def _apt_install_failure(packages: tuple[str, ...]) -> str:
 
 
 @contextlib.contextmanager
-def _no_service_starts() -> Iterator[None]:
+def no_service_starts(policy: Path = POLICY) -> Iterator[None]:
     """Forbid service starts while packages are configured; put back what was there before."""
-    previous = _POLICY.read_bytes() if _POLICY.exists() else None
-    if previous == _FORBID.encode():
+    previous = policy.read_bytes() if policy.exists() else None
+    if previous == FORBID.encode():
         previous = None  # left by an installation of ours that was killed
-    mode = _POLICY.stat().st_mode & 0o7777 if previous is not None else 0o755
-    _POLICY.write_text(_FORBID)
-    _POLICY.chmod(0o755)
+    mode = policy.stat().st_mode & 0o7777 if previous is not None else 0o755
+    policy.write_text(FORBID)
+    policy.chmod(0o755)
     try:
         yield
     finally:
         if previous is None:
-            _POLICY.unlink(missing_ok=True)
+            policy.unlink(missing_ok=True)
         else:
-            _POLICY.write_bytes(previous)
-            _POLICY.chmod(mode)
+            policy.write_bytes(previous)
+            policy.chmod(mode)
 
 
 def _disable(packages: tuple[str, ...]) -> None:
