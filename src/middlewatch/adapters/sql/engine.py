@@ -113,6 +113,18 @@ class Database:
             finally:
                 os.close(handle)
 
+    def checkpoint(self) -> None:
+        """Move what the write-ahead log holds into the file, as far as no reader needs it there.
+
+        SQLite does so by itself as it goes along; after a bulk load there is much left.
+        """
+        with self._lock, translated(self.name):
+            connection = self._writer.raw_connection()
+            try:
+                connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            finally:
+                connection.close()
+
     def close(self) -> None:
         self._writer.dispose()
         self._reader.dispose()

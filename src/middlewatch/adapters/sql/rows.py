@@ -6,14 +6,15 @@ row, and a number is taken from a counter row that the same transaction holds.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Table, insert, select, update
+from sqlalchemy import Connection, Table, bindparam, insert, select, update
 
 from middlewatch.adapters.sql import schema as t
 from middlewatch.adapters.sql.codec import broken, columns
-from middlewatch.ports.errors import Conflict
+from middlewatch.ports.errors import Conflict, Refused
 
 _CHUNK = 400
 """Keys in one IN list: SQLite's smallest limit on parameters is 999."""
@@ -32,38 +33,79 @@ def take(connection: Connection, counter: str, count: int) -> int:
     return int(row.value) + 1
 
 
-def swap(
-    connection: Connection,
-    table: Table,
-    key: str,
-    value: str,
-    *,
-    expected: int,
-    values: Mapping[str, Any],
-) -> None:
-    """Write a row if its version is still ``expected`` (0: there is none), as version + 1.
+@dataclass(frozen=True, slots=True)
+class Swap:
+    """One row to write if its version is still ``expected`` (0: there is none)."""
 
-    Raises `Conflict` saying what was found instead.
+    key: str
+    expected: int
+    values: Mapping[str, Any]
+
+
+def swap(connection: Connection, table: Table, key: str, swaps: Sequence[Swap]) -> None:
+    """Write each row as version + 1, many in few statements.
+
+    Raises `Conflict` for the first that is not as expected, saying what was found instead, and
+    `Refused` where one row is given twice.
     """
-    where = table.c[key] == value
-    row = columns(table, {key: value, "version": expected + 1, **values})
-    if expected == 0:
-        stored = connection.execute(select(table.c.version).where(where)).first()
-        if stored is not None:
-            raise Conflict(
-                f"{table.name} {value}: was expected not to exist, version {stored.version} does"
-            )
-        if "number" in table.c:
-            row["number"] = take(connection, table.name, 1)
-        connection.execute(insert(table).values(row))
+    if not swaps:
         return
-    done = connection.execute(
-        update(table).where(where & (table.c.version == expected)).values(row)
+    stored = _versions(connection, table, key, [each.key for each in swaps])
+    added: list[dict[str, Any]] = []
+    changed: list[dict[str, Any]] = []
+    seen: set[str] = set()
+    for each in swaps:
+        found = stored.get(each.key)
+        if (found or 0) != each.expected:
+            raise Conflict(
+                f"{table.name} {each.key}: "
+                + (
+                    f"was expected not to exist, version {found} does"
+                    if each.expected == 0
+                    else f"version {each.expected} was expected, "
+                    + ("there is none" if found is None else f"version {found} is stored")
+                )
+            )
+        if each.key in seen:
+            raise Refused(f"{table.name} {each.key} is given twice in one change; give it once")
+        seen.add(each.key)
+        row = columns(table, {key: each.key, "version": each.expected + 1, **each.values})
+        (added if found is None else changed).append(row)
+    if added:
+        if "number" in table.c:
+            first = take(connection, table.name, len(added))
+            for number, row in enumerate(added, first):
+                row["number"] = number
+        connection.execute(insert(table), added)
+    if changed:
+        _update(connection, table, key, changed)
+
+
+def _versions(
+    connection: Connection, table: Table, key: str, keys: Sequence[str]
+) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for start in range(0, len(keys), _CHUNK):
+        part = keys[start : start + _CHUNK]
+        # Locked where a database locks rows; on SQLite nobody else writes now anyway.
+        query = select(table.c[key], table.c.version).where(table.c[key].in_(part))
+        for row in connection.execute(query.with_for_update()):
+            if not isinstance(row.version, int):
+                raise broken(table, f"{key}={row[0]}", "its version is no number")
+            found[row[0]] = row.version
+    return found
+
+
+def _update(connection: Connection, table: Table, key: str, rows: list[dict[str, Any]]) -> None:
+    assigned: dict[str, Any] = {name: bindparam(f"new_{name}") for name in rows[0] if name != key}
+    statement = update(table).where(table.c[key] == bindparam("this")).values(assigned)
+    connection.execute(
+        statement,
+        [
+            {"this" if name == key else f"new_{name}": value for name, value in row.items()}
+            for row in rows
+        ],
     )
-    if done.rowcount != 1:
-        stored = connection.execute(select(table.c.version).where(where)).first()
-        found = "there is none" if stored is None else f"version {stored.version} is stored"
-        raise Conflict(f"{table.name} {value}: version {expected} was expected, {found}")
 
 
 def put(

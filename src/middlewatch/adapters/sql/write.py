@@ -24,7 +24,7 @@ from middlewatch.adapters.sql.codec import (
     micros,
     micros_or_none,
 )
-from middlewatch.adapters.sql.rows import existing, put, swap, take
+from middlewatch.adapters.sql.rows import Swap, existing, put, swap, take
 from middlewatch.adapters.sql.signals import write_signals
 from middlewatch.model.action import ActionRecord
 from middlewatch.model.advice import Advice
@@ -48,15 +48,12 @@ def write(connection: Connection, change: Change) -> Applied:
         _check_lease(connection, change.lease, change)
     for attempt_id, version in change.expected:
         _check_unmoved(connection, attempt_id, version)
-    for attempt in change.attempts:
-        _write_attempt(connection, attempt)
-    for state in change.watch:
-        _write_watch(connection, state)
+    swap(connection, t.attempts, "id", [_attempt(attempt) for attempt in change.attempts])
+    swap(connection, t.watch, "attempt_id", [_watch(state) for state in change.watch])
     for progress in change.progress:
         _write_progress(connection, progress)
     new, capped = write_signals(connection, change.signals, change.signal_cap)
-    for issue in change.issues:
-        _write_issue(connection, issue)
+    swap(connection, t.issues, "id", [_issue(issue) for issue in change.issues])
     _write_verdicts(connection, change.verdicts)
     for decision in change.decisions:
         _write_decision(connection, decision)
@@ -93,7 +90,7 @@ def _check_unmoved(connection: Connection, attempt_id: str, version: int) -> Non
         raise Conflict(f"attempt {attempt_id} is at version {stored}, not {version}: look again")
 
 
-def _write_attempt(connection: Connection, attempt: Attempt) -> None:
+def _attempt(attempt: Attempt) -> Swap:
     end = attempt.end
     state = attempt.state if end is None else end.state
     eligible = not attempt.vanished and (
@@ -117,24 +114,20 @@ def _write_attempt(connection: Connection, attempt: Attempt) -> None:
         "ended_us": micros_or_none(ended),
         "body": body,
     }
-    swap(connection, t.attempts, "id", attempt.id, expected=attempt.version, values=values)
+    return Swap(attempt.id, attempt.version, values)
 
 
-def _write_watch(connection: Connection, state: WatchState) -> None:
-    values = {"state": state.state}
-    swap(connection, t.watch, "attempt_id", state.attempt_id, expected=state.version, values=values)
+def _watch(state: WatchState) -> Swap:
+    return Swap(state.attempt_id, state.version, {"state": state.state})
 
 
 def _write_progress(connection: Connection, progress: Progress) -> None:
     put(connection, t.progress, "attempt_id", progress.attempt_id, {"body": encode(progress)})
 
 
-def _write_issue(connection: Connection, issue: Issue) -> None:
-    values = {
-        "attempt_id": issue.attempt_id,
-        "body": encode(replace(issue, version=issue.version + 1)),
-    }
-    swap(connection, t.issues, "id", issue.id, expected=issue.version, values=values)
+def _issue(issue: Issue) -> Swap:
+    body = encode(replace(issue, version=issue.version + 1))
+    return Swap(issue.id, issue.version, {"attempt_id": issue.attempt_id, "body": body})
 
 
 def _write_verdicts(connection: Connection, verdicts: Sequence[Verdict]) -> None:
@@ -211,7 +204,7 @@ def _write_advice(connection: Connection, advice: Advice) -> None:
         "generation": advice.generation,
         "body": body,
     }
-    swap(connection, table, "attempt_id", advice.attempt_id, expected=advice.version, values=values)
+    swap(connection, table, "attempt_id", [Swap(advice.attempt_id, advice.version, values)])
     if row is not None and before is not None and before.generation != advice.generation:
         connection.execute(
             insert(t.advice_generations).values(
