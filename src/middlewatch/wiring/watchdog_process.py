@@ -19,10 +19,11 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import Field, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from middlewatch import __version__
 from middlewatch.adapters.clock.system import SystemClock
@@ -66,7 +67,7 @@ class WatchdogSpec:
     def argv(self) -> tuple[str, ...]:
         """The arguments that `main` reads back into the same spec."""
         numbers = [
-            f"--{item.name.replace('_', '-')}={getattr(self.config, item.name)}"
+            f"--{item.name.replace('_', '-')}={_kind(item)(getattr(self.config, item.name))}"
             for item in fields(self.config)
         ]
         return (
@@ -74,12 +75,17 @@ class WatchdogSpec:
             f"--environment={self.environment}",
             f"--mode={self.mode.value}",
             *numbers,
-            f"--look-deadline-s={self.look_deadline_s}",
-            f"--up-grace-s={self.up_grace_s}",
+            f"--look-deadline-s={float(self.look_deadline_s)}",
+            f"--up-grace-s={float(self.up_grace_s)}",
             f"--bin-dir={self.bin_dir}",
             f"--slurm-conf={self.slurm_conf}",
             *(f"--prefix={word}" for word in self.prefix),
         )
+
+
+def _kind(item: Field[Any]) -> type[int | float]:
+    """How a number of the configuration is read and written: the same text for the same number."""
+    return int if isinstance(item.default, int) else float
 
 
 def read_arguments(arguments: Sequence[str]) -> tuple[WatchdogSpec, bool]:
@@ -89,8 +95,8 @@ def read_arguments(arguments: Sequence[str]) -> tuple[WatchdogSpec, bool]:
     parser.add_argument("--environment", default="default")
     parser.add_argument("--mode", type=Mode, choices=list(Mode), default=Mode.ACTION)
     for item in fields(WatchdogConfig):
-        kind = int if isinstance(item.default, int) else float
-        parser.add_argument(f"--{item.name.replace('_', '-')}", type=kind, default=item.default)
+        name = f"--{item.name.replace('_', '-')}"
+        parser.add_argument(name, type=_kind(item), default=item.default)
     parser.add_argument("--look-deadline-s", type=float, default=10.0)
     parser.add_argument("--up-grace-s", type=float, default=UP_GRACE_S)
     parser.add_argument("--bin-dir", default="")
