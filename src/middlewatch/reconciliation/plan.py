@@ -10,7 +10,6 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import assert_never
 
-from middlewatch.model.action import Action, ActionKind
 from middlewatch.model.advice import DURABLE, DesiredState, Reason
 from middlewatch.model.answer import Absent, Known, Unknown
 from middlewatch.model.scheduler import JobFlag, JobState, JobView
@@ -18,13 +17,16 @@ from middlewatch.reconciliation.exact import constrain_step, release_step, termi
 from middlewatch.reconciliation.in_flight import refused_until, unanswered
 from middlewatch.reconciliation.restart import (
     PENDING_SETTLE_S,
+    REQUEUES,
     UPDATES,
+    let_go_before,
+    let_start,
     lift_fence,
     release_or_wait,
     restart_step,
+    undo_if_revived,
 )
 from middlewatch.reconciliation.situation import (
-    Act,
     Fact,
     Need,
     Place,
@@ -103,18 +105,25 @@ def hold_stands(situation: Situation, view: JobView, now: datetime) -> bool:
 
 def _after_letting_go(situation: Situation, view: JobView, now: datetime, report: Report) -> Step:
     """``report``, or what has to be let go before it may be given."""
-    if place(situation.advice, view) is Place.TURNING and requeues(situation):
+    at = place(situation.advice, view)
+    if at is Place.TURNING and requeues(situation):
         return Wait("our requeue is under way: first it must be seen and let go")
+    if at is Place.SAME and unanswered(situation, REQUEUES, now) is not None:
+        return Wait("a requeue without an answer may still take effect")
     if hold_stands(situation, view, now):
-        return _let_go(situation, view, now, report)
-    if place(situation.advice, view) is Place.SUCCESSOR and not view.ended:
+        letting_go = _let_go(situation, view, now, report)
+        if letting_go is not None:
+            return letting_go
+    if at is Place.SUCCESSOR and not view.ended:
         fence = lift_fence(situation, view, now)
         if fence is not None:
             return fence
     return report
 
 
-def _let_go(situation: Situation, view: JobView, now: datetime, report: Report) -> Step:
+def _let_go(situation: Situation, view: JobView, now: datetime, report: Report) -> Step | None:
+    """How to let our hold go; None where an operator's has taken its place and ours no longer
+    decides anything."""
     if situation.detail is None:
         return Need(Fact.DETAIL)
     if not isinstance(situation.detail, Known):
@@ -124,18 +133,16 @@ def _let_go(situation: Situation, view: JobView, now: datetime, report: Report) 
         return Wait("one full second after pending", since + timedelta(seconds=PENDING_SETTLE_S))
     if view.eligible_at is not None and view.eligible_at <= now:
         step = release_or_wait(situation, view, now)
-        # An operator's hold on top of ours has taken its place: ours no longer decides anything.
-        return report if isinstance(step, Wait) and step.reason is Reason.OPERATOR_HOLD else step
+        theirs = isinstance(step, Wait) and step.reason is Reason.OPERATOR_HOLD
+        return None if theirs else step
+    if not let_go_before(situation):
+        unwanted = undo_if_revived(situation, view, now)
+        if unwanted is not None:
+            return unwanted
     if unanswered(situation, UPDATES, now) is not None:
         return Wait("an update without an answer may still take effect")
     resting = refused_until(situation, UPDATES, now)
     if resting is not None:
         return Wait(f"the scheduler refused the update: {resting[1]}", resting[0])
-    return Act(
-        Action(
-            ActionKind.UPDATE,
-            view.job_id,
-            f"let go before {report.reason.value}",
-            start_now=True,
-        )
-    )
+    why = f"let go before {report.reason.value}"
+    return let_start(situation, view, situation.detail.value, now, why=why)

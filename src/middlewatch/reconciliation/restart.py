@@ -174,17 +174,15 @@ def _of_pending(situation: Situation, view: JobView, now: datetime) -> Step:
     ours = requeues(situation)
     considered = _eligible(view, now) and view.reason not in _UNCONSIDERED
     done = exclusions.carried(situation, detail)
-    if ours and not _let_go_before(situation):
+    if ours and not let_go_before(situation):
         waiting = _log_still_read(situation, view, now)
         if waiting is not None:
             return waiting
-        judged = revival(situation, now)
-        if judged.revived:
-            return _undo(situation, view, now, judged.why)
-        if judged.revived is None:
-            if situation.accounting is None:
-                return Need(Fact.ACCOUNTING)
-            return _constrain_only(situation, detail, now, done, judged.why)
+        unwanted = undo_if_revived(situation, view, now)
+        if isinstance(unwanted, Wait):
+            return _constrain_only(situation, detail, now, done, unwanted.why)
+        if unwanted is not None:
+            return unwanted
     if done and _eligible(view, now):
         return _of_unheld(situation, view, now, considered)
     if done and not ours:
@@ -195,21 +193,57 @@ def _of_pending(situation: Situation, view: JobView, now: datetime) -> Step:
     resting = refused_until(situation, UPDATES, now)
     if resting is not None:
         return Wait(f"the scheduler refused the update: {resting[1]}", resting[0])
-    fence = bool(ours) and unanswered(situation, REQUEUES, now) is not None
-    why = "set the exclusions and let the successor start" if ours else "exclude the failed node"
+    wanted = None if done else exclusions.united(situation, detail)
+    if not ours:
+        return Act(Action(ActionKind.UPDATE, view.job_id, "exclude the failed node", wanted))
+    return let_start(
+        situation,
+        view,
+        detail,
+        now,
+        why="set the exclusions and let the successor start",
+        wanted=wanted,
+    )
+
+
+def let_start(
+    situation: Situation,
+    view: JobView,
+    detail: JobDetail,
+    now: datetime,
+    *,
+    why: str,
+    wanted: tuple[str, ...] | None = None,
+) -> Act:
+    """The update that ends the begin time; with Requeue=0 in it while a requeue of ours has no
+    answer, so that Slurm refuses one that arrives late."""
+    fence = unanswered(situation, REQUEUES, now) is not None and detail.requeueable is not False
     return Act(
         Action(
             ActionKind.UPDATE,
             view.job_id,
             why + (" (fenced: a requeue has no answer yet)" if fence else ""),
-            exclusions=None if done else exclusions.united(situation, detail),
-            start_now=bool(ours),
-            requeueable=False if fence and detail.requeueable is not False else None,
+            exclusions=wanted,
+            start_now=True,
+            requeueable=False if fence else None,
         )
     )
 
 
-def _let_go_before(situation: Situation) -> bool:
+def undo_if_revived(situation: Situation, view: JobView, now: datetime) -> Step | None:
+    """None where the successor is wanted; the cancel where our requeue revived what was over; a
+    `Wait` where that cannot be told."""
+    judged = revival(situation, now)
+    if judged.revived:
+        return _undo(situation, view, now, judged.why)
+    if judged.revived is None:
+        if situation.accounting is None:
+            return Need(Fact.ACCOUNTING)
+        return Wait(judged.why, None, Reason.UNKNOWN_STATE)
+    return None
+
+
+def let_go_before(situation: Situation) -> bool:
     """Whether we have let this successor go already (and so have judged that it is wanted)."""
     since = requeues(situation)[-1].started_at
     return any(
