@@ -255,7 +255,7 @@ def _json(text: object) -> dict[str, Any]:
 def _replayed(decision: Record) -> dict[str, Any]:
     from middlewatch.wiring.replay import replay
 
-    found = replay(str(decision.get("inputs") or ""), str(decision.get("outcome") or ""))
+    found = replay(decision)
     return {
         "decision": decision.get("id"),
         "same": found.same,

@@ -389,6 +389,9 @@ def _guesses(name: str, known: Mapping[tuple[str, str], KeySpec]) -> list[str]:
         if near:
             return [f"[{near[0]}]"]
         key = name
+    exactly = [f"{s}.{k}" for s, k in known if k == key]
+    if exactly:
+        return exactly
     here = [k for s, k in known if s == section]
     near = difflib.get_close_matches(key, here, n=1, cutoff=0.55)
     if near:

@@ -7,7 +7,10 @@ machine, years later. Where the answer differs, the code has changed, or the rec
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,23 +23,29 @@ class Replayed:
     outcome: str
 
 
-def replay(inputs: str, outcome: str) -> Replayed:
-    """Decide again from a stored decision's inputs and compare with its outcome (both JSON)."""
-    import msgspec
+def replay(decision: Mapping[str, Any]) -> Replayed:
+    """Decide again what a stored decision decided (as the API shows it), and compare."""
+    from middlewatch.model.change import Decision
+    from middlewatch.model.identity import AttemptId
+    from middlewatch.ports.errors import Unreadable
+    from middlewatch.services.manager import frozen
 
-    from middlewatch.remediation.decide import decide
-    from middlewatch.remediation.inputs import DecisionInputs
-
-    try:
-        frozen = msgspec.json.decode(inputs, type=DecisionInputs)
-        before = json.loads(outcome)
-    except (msgspec.DecodeError, ValueError) as error:
-        return Replayed(False, f"the stored record cannot be read: {error}", "{}")
-    again = msgspec.json.encode(decide(frozen)).decode()
-    after = json.loads(again)
-    different = sorted(
-        key for key in before.keys() | after.keys() if before.get(key) != after.get(key)
+    stored = Decision(
+        id=str(decision.get("id") or ""),
+        attempt_id=AttemptId(str(decision.get("attemptId") or "")),
+        at=datetime.min.replace(tzinfo=UTC),
+        result=str(decision.get("result") or ""),
+        policy_version=str(decision.get("policyVersion") or ""),
+        inputs=str(decision.get("inputs") or ""),
+        outcome=str(decision.get("outcome") or ""),
     )
-    if not different:
-        return Replayed(True, "", again)
-    return Replayed(False, f"{', '.join(different)} came out otherwise", again)
+    try:
+        again = frozen.replay(stored)
+    except Unreadable as error:
+        return Replayed(False, f"the stored record cannot be decided again: {error}", "{}")
+    outcome = frozen.frozen_outcome(again.outcome)
+    if again.same:
+        return Replayed(True, "", outcome)
+    before, after = json.loads(stored.outcome), json.loads(outcome)
+    different = sorted(k for k in before.keys() | after.keys() if before.get(k) != after.get(k))
+    return Replayed(False, f"{', '.join(different)} came out otherwise", outcome)
