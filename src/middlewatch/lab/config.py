@@ -73,6 +73,10 @@ class Layout:
         return self.database / "s"
 
     @property
+    def database_temporary(self) -> Path:
+        return self.folder / "database-tmp"
+
+    @property
     def home(self) -> Path:
         return self.folder / "home"
 

@@ -93,6 +93,7 @@ def daemon(name: str, spec: LabSpec, layout: Layout, ports: Ports) -> Daemon:
                 "--no-defaults",
                 "--user=mysql",
                 f"--datadir={layout.database}",
+                f"--tmpdir={layout.database_temporary}",
                 f"--socket={layout.database_socket}",
                 f"--port={ports.mariadbd}",
                 "--bind-address=127.0.0.1",

@@ -17,13 +17,16 @@ from middlewatch.lab.errors import LabError
 
 def create(layout: Layout) -> None:
     """Make an empty data directory. Raises LabError with the installer's words."""
-    layout.database.mkdir(mode=0o700)
-    shutil.chown(layout.database, "mysql", "mysql")
+    # A server that starts deletes the temporary tables of others that share its tmpdir.
+    for folder in (layout.database, layout.database_temporary):
+        folder.mkdir(mode=0o700)
+        shutil.chown(folder, "mysql", "mysql")
     answer = subprocess.run(
         [
             absolute("mariadb-install-db"),
             "--no-defaults",
             f"--datadir={layout.database}",
+            f"--tmpdir={layout.database_temporary}",
             "--user=mysql",
             "--auth-root-authentication-method=socket",
             "--skip-test-db",

@@ -202,7 +202,7 @@ def _random(count: int) -> bytes:
 
 @contextmanager
 def _terminated_like_interrupted() -> Iterator[None]:
-    """Make SIGTERM raise, so that a terminated `up` cleans up as an interrupted one does."""
+    """Make SIGTERM and SIGHUP raise, so that such an `up` cleans up as an interrupted one does."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -210,8 +210,11 @@ def _terminated_like_interrupted() -> Iterator[None]:
     def interrupt(signum: int, _frame: object) -> None:
         raise SystemExit(128 + signum)
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    before = {
+        signum: signal.signal(signum, interrupt) for signum in (signal.SIGTERM, signal.SIGHUP)
+    }
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for signum, handler in before.items():
+            signal.signal(signum, handler)

@@ -16,6 +16,7 @@ from middlewatch.lab.daemons import MARK
 from middlewatch.lab.patience import wait_for
 from middlewatch.lab.processes import (
     Process,
+    alive,
     all_pids,
     ancestors_of,
     command_line,
@@ -81,4 +82,6 @@ def sweep(folder: Path) -> int:
         return not left
 
     wait_for(nothing_left, timeout_s=10.0, every_s=0.02)
+    for item in killed:
+        alive(item)  # takes away the zombies that are children of this process
     return len(killed)

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -37,7 +38,9 @@ def listening(port: int) -> bool:
 
 @pytest.mark.slurm
 def test_two_labs_run_side_by_side_and_leave_nothing(fresh_lab: FreshLab) -> None:
-    one, two = fresh_lab(nodes=1), fresh_lab(nodes=2)
+    # At the same moment: neither takes the other's ports, nor its database's temporary files.
+    with ThreadPoolExecutor() as pool:
+        one, two = pool.map(lambda nodes: fresh_lab(nodes=nodes), (1, 2))
     ids = {lab.folder: lab.submit(STUBBORN, extra=["--export=NONE"]) for lab in (one, two)}
     for lab in (one, two):
         lab.wait_state(ids[lab.folder], "RUNNING")
