@@ -49,6 +49,10 @@ def exclusions_for(inputs: DecisionInputs) -> Exclusions:
     chosen: list[str] = []
     dropped: list[DroppedNode] = []
     for node in wanted:
+        if node in standing:
+            # What was decided is not taken back by how busy the partition looks now.
+            chosen.append(node)
+            continue
         why = _why_not(node, tuple(chosen), settled, inputs)
         if why is None:
             chosen.append(node)

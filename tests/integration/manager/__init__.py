@@ -1,0 +1,1 @@
+"""The job manager over a real store."""
