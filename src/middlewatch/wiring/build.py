@@ -72,8 +72,20 @@ def controller(parts: Parts, owned: Ownership, log: Any) -> Controller:
 
 
 def manager(parts: Parts, owned: Ownership, log: Any, hint: Hint) -> Service:
-    """Raises `Unreachable` while it is not known which cluster is ours."""
-    raise NotImplementedError
+    """``hint`` is called after new advice. Raises `Unreachable` while it is not known which
+    cluster is ours."""
+    from middlewatch.services.manager.manager import Manager
+
+    return Manager(
+        store=parts.store,
+        scheduler=parts.scheduler,
+        deployment=owned.deployment(),
+        policy=parts.settings.policy,
+        on_advice=hint,
+        on_error=lambda attempt, error: log.error(
+            "evaluation_failed", attempt=attempt, error=str(error)
+        ),
+    )
 
 
 def watcher(parts: Parts, log: Any, hint: Hint) -> Service:
