@@ -90,8 +90,12 @@ def load(
     given |= _from_environment(environ, known, problems)
     for name, value in (flags or {}).items():
         section, _, key = name.partition(".")
-        if value is not None:
-            given[section, key] = _Given(value, "command line")
+        place = section, _canonical(section, key, known)
+        if place not in known:
+            where = "command line"
+            problems.append(Problem(where, _unknown("key", name, _guesses(name, known))))
+        elif value is not None:
+            given[place] = _Given(value, "command line")
     settings, origins = _built(given, known, problems)
     if not problems:
         problems += [
