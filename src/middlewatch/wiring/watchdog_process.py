@@ -42,6 +42,7 @@ from middlewatch.wiring.presence import UpState, up_state
 LOG_BYTES = 4 * 1024 * 1024
 EX_OK, EX_FAILED, EX_CONFLICT, EX_CONFIG = 0, 1, 5, 78
 UP_GRACE_S = 30.0
+TIDY_EVERY_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +216,7 @@ class Process:
         )
         self._wake = threading.Event()
         self._asked_to_leave: datetime | None = None
+        self._tidied_at = self._clock.now()
         self._up: UpState | None = None
         self._last: Round | None = None
 
@@ -250,6 +252,8 @@ class Process:
                 self._log.exception("a round failed; the next one comes")
                 self._last = None
             self._show_life()
+            if (now - self._tidied_at).total_seconds() > TIDY_EVERY_S:
+                self._tidy()
             code = self._leave_with(up, self._last, self._clock.now())
             if code is not None:
                 return code
@@ -300,6 +304,7 @@ class Process:
             self._log.warning("no sign of life could be written: %s", error)
 
     def _tidy(self) -> None:
+        self._tidied_at = self._clock.now()
         try:
             before, after = self._journal.compact(worth_keeping)
             found = self._journal.read()

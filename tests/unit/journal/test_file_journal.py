@@ -73,6 +73,16 @@ def test_what_is_appended_is_read_in_order(tmp_path: Path) -> None:
     assert FileJournal(tmp_path).entries() == written
 
 
+def test_a_reader_sees_what_others_wrote_since_its_last_reading(tmp_path: Path) -> None:
+    reader, writer = FileJournal(tmp_path), FileJournal(tmp_path)
+    writer.append(entry(1))
+    assert reader.entries() == reader.entries() == (entry(1),)
+    writer.append(entry(2))
+    assert reader.entries() == (entry(1), entry(2))
+    writer.compact(lambda entries: tuple(entries)[1:])
+    assert reader.entries() == (entry(2),)
+
+
 def test_journal_is_its_owners_alone(tmp_path: Path) -> None:
     folder = tmp_path / "state"
     FileJournal(folder).append(entry())

@@ -41,12 +41,16 @@ class Reading:
 
 
 class FileJournal:
-    """The journal of one state directory. Safe among threads and processes of one machine."""
+    """The journal of one state directory. Safe among threads and processes of one machine.
+
+    Reading an unchanged journal again costs one look at the file's status.
+    """
 
     def __init__(self, state_dir: Path) -> None:
         """Touches nothing yet. ``state_dir`` is made (0700) with the first entry."""
         self.path = state_dir / JOURNAL_NAME
         self._lock_path = state_dir / LOCK_NAME
+        self._last: tuple[tuple[int, int, int], Reading] | None = None
 
     def append(self, entry: JournalEntry) -> None:
         """See `ports.journal.Journal.append`. Mends a torn last line first."""
@@ -69,10 +73,19 @@ class FileJournal:
         """Everything that can be read, with what could not. Raises `Unreachable`."""
         with _as_unreachable(f"journal {self.path} cannot be read"):
             try:
-                data = self.path.read_bytes()
+                with self.path.open("rb") as file:
+                    status = os.fstat(file.fileno())
+                    version = (status.st_ino, status.st_size, status.st_mtime_ns)
+                    last = self._last
+                    if last is not None and last[0] == version:
+                        return last[1]
+                    data = file.read()
             except FileNotFoundError:
                 return Reading(())
-        return read_bytes(data)
+        found = read_bytes(data)
+        # What was read may be longer than what the status said: then the next time reads again.
+        self._last = (version, found) if len(data) == version[1] else None
+        return found
 
     def compact(
         self, keep: Callable[[Iterable[JournalEntry]], tuple[JournalEntry, ...]]
