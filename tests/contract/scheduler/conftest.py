@@ -1,7 +1,18 @@
+"""The worlds of the scheduler's contract.
+
+``MIDDLEWATCH_TEST_LAB=FOLDER`` tries the running lab in that folder (of another release, in a
+chroot) instead of the session's own.
+"""
+
 from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from middlewatch.lab.cluster import Cluster
 from tests.contract.scheduler.worlds import Real, Simulated, World
 
 
@@ -12,8 +23,16 @@ from tests.contract.scheduler.worlds import Real, Simulated, World
         pytest.param("slurm", id="slurm", marks=pytest.mark.slurm),
     ]
 )
-def world(request: pytest.FixtureRequest) -> World:
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
     """An idle cluster behind the scheduler port."""
-    if request.param == "slurm":
-        return Real(request.getfixturevalue("lab"))
-    return Simulated(request.param)
+    if request.param != "slurm":
+        yield Simulated(request.param)
+        return
+    other = os.environ.get("MIDDLEWATCH_TEST_LAB")
+    if other is None:
+        yield Real(request.getfixturevalue("lab"))
+        return
+    lab = Cluster.load(Path(other))
+    lab.tidy()
+    yield Real(lab)
+    lab.tidy()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -142,15 +143,23 @@ class Real:
         extra += ["--hold"] if hold else []
         extra += [f"--dependency={dependency}"] if dependency else []
         extra += [f"--array=0-{array - 1}"] if array else []
-        return self.lab.submit(
-            f"#!/bin/sh\n{body}\n", user=self.user, comment=comment or None, extra=extra
-        )
+        extra += [f"--comment={comment}"] if comment else []
+        home = str(self.lab.home(self.user))
+        argv = ["sbatch", "--parsable", "-D", home, *extra, "--wrap", body]
+        return self._as(self.user, argv).strip()
 
     def hold_by_operator(self, job_id: str) -> None:
-        self.lab.run(["scontrol", "hold", job_id], user=self.lab.spec.operator)
+        self._as(self.lab.spec.operator, ["scontrol", "hold", job_id])
 
     def cancel_by_owner(self, job_id: str) -> None:
-        self.lab.run(["scancel", job_id], user=self.user)
+        self._as(self.user, ["scancel", job_id])
+
+    def _as(self, user: str, argv: list[str]) -> str:
+        if self.lab.spec.prefix:
+            # Only root may enter a chroot: become the user inside.
+            argv = ["su", "-s", "/bin/sh", user, "-c", shlex.join(argv)]
+            return self.lab.run(argv).stdout
+        return self.lab.run(argv, user=user).stdout
 
     def let_pass(self, seconds: float) -> None:
         time.sleep(seconds)

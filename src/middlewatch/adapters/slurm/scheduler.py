@@ -165,7 +165,9 @@ class SlurmScheduler:
             return Unknown(f"detail of job {wanted}: {error}", self._clock.now())
 
     def _detail_by_json(self, job_id: str) -> Answer[JobDetail]:
-        done = self._ask(("scontrol", "show", "job", job_id, "--json"))
+        # Not `scontrol show job --json`: for an unknown job that prints an empty list with exit
+        # code 0, which could as well be no answer at all.
+        done = self._ask(("squeue", "--local", "-a", "--states=all", "-j", job_id, "--json"))
         if _no_such_job(done):
             return Absent(done.started_at)
         if done.exit_code != 0:
