@@ -1,0 +1,64 @@
+"""What the watcher must find again after a restart, and what it may forget.
+
+Cursor and detection state are one value, stored in the transaction that stores the signals which
+came of moving them: a crash in between repeats the round with the same result, or has none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+
+from middlewatch.detection.state import DetectionState
+from middlewatch.model.attempt import Attempt
+from middlewatch.ports.scanner import Cursor
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """One output file of one attempt. ``guard`` is where the attempt before left the file: what
+    stands there is not this attempt's. ``streams`` counts how often the file began anew."""
+
+    path: str
+    cursor: Cursor | None = None
+    guard: Cursor | None = None
+    streams: int = 0
+    at_end: bool = False
+    overwritten: bool = False
+    """The next attempt began to write before this one's last lines were read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """All that is kept of one attempt. ``closed``: nothing more will be read for it."""
+
+    detection: DetectionState
+    tails: tuple[Tail, ...] = ()
+    closed: bool = False
+
+
+class Codec(Protocol):
+    """`Watch` to bytes and back. ``decode`` raises `Unreadable` for bytes that are none."""
+
+    def encode(self, record: Watch) -> bytes: ...
+    def decode(self, data: bytes) -> Watch: ...
+
+
+@dataclass(slots=True)
+class Kept:
+    """One attempt in the watcher's own memory, with the versions that the store has of it."""
+
+    attempt: Attempt
+    watch: Watch | None = None
+    watch_version: int = 0
+    stored: Attempt | None = None
+    """As the store has it; None where it has not been written yet."""
+    node_list: str = ""
+    detail_at: datetime | None = None
+    detail_state: str = ""
+    asked_at: datetime | None = None
+    asked: int = 0
+    began_anew: dict[str, datetime] = field(default_factory=dict)
+    """Files seen to have begun anew, with the listing that was current then."""
+    missing_since: datetime | None = None

@@ -1,0 +1,382 @@
+"""From one listing to attempts: who is new, who goes on, who was replaced, who is gone.
+
+Only jobs whose comment names us get a record; of the others nothing is kept but that they were
+asked. A comment is asked for per job, when the job is new, when its state changed and now and
+then, because its owner may change it at any time; how many such questions one tick asks is
+bounded, so that ten thousand strangers' jobs delay nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from middlewatch.model.answer import Absent, Known, Unknown
+from middlewatch.model.attempt import (
+    Attempt,
+    Dependent,
+    Sighting,
+    seen_again,
+    sighting,
+    superseded,
+)
+from middlewatch.model.identity import ClusterId
+from middlewatch.model.optin import JobMode, read_comment
+from middlewatch.model.scheduler import JobDetail, JobState, JobView, Snapshot
+from middlewatch.ports.errors import PortError
+from middlewatch.ports.scheduler import Scheduler
+from middlewatch.ports.store import AttemptFilter, Store
+from middlewatch.services.watcher.dependents import (
+    by_awaited,
+    is_singleton,
+    singletons_behind,
+)
+from middlewatch.services.watcher.ends import gone, with_accounting
+from middlewatch.services.watcher.memory import Kept
+from middlewatch.services.watcher.report import WatcherReport
+from middlewatch.services.watcher.settings import WatcherSettings
+
+_MOST_RECENT = 1000
+
+
+class Roster:
+    """The attempts of one cluster, kept in step with its listings. Not for several threads.
+
+    What it changes in memory is written by the watcher, attempt by attempt, together with what
+    their logs brought; whoever is not written yet differs from its ``stored``.
+    """
+
+    def __init__(self, store: Store, scheduler: Scheduler, settings: WatcherSettings) -> None:
+        self._store = store
+        self._scheduler = scheduler
+        self._settings = settings
+        self._cluster: ClusterId = scheduler.cluster
+        self._jobs: dict[str, list[Kept]] = {}
+        self._strangers: dict[tuple[str, datetime], datetime] = {}
+        """Jobs without an opt-in, with the time at which they were last asked."""
+        self._names: dict[tuple[str, datetime], str] = {}
+        self._loaded = False
+        self._details_left = 0
+
+    # -- access ----------------------------------------------------------------------------------
+
+    def load(self, now: datetime) -> None:
+        """Read from the store what is not over, or only just. Raises what the store raises."""
+        if self._loaded:
+            return
+        since = now - timedelta(seconds=self._settings.accounting_gives_up_s)
+        recent = AttemptFilter(cluster=self._cluster, final=True, ended_from=since)
+        for attempt in self._store.live_attempts(self._cluster):
+            self._load_job(attempt.job_id)
+        for attempt in self._store.attempts(recent, 0, _MOST_RECENT):
+            self._load_job(attempt.job_id)
+        self._loaded = True
+
+    def all(self) -> Iterable[Kept]:
+        """Every kept attempt, each job's oldest first."""
+        for kept in list(self._jobs.values()):
+            yield from kept
+
+    def before(self, kept: Kept) -> Kept | None:
+        """The attempt of the same job before this one, if it is known and stands."""
+        earlier = [
+            other
+            for other in self._jobs.get(kept.attempt.job_id, [])
+            if other.attempt.submitted_at < kept.attempt.submitted_at
+            and not other.attempt.vanished
+            and other.attempt.attempt_index < kept.attempt.attempt_index
+        ]
+        return earlier[-1] if earlier else None
+
+    def after(self, kept: Kept) -> Kept | None:
+        """The attempt of the same number after this one."""
+        later = [
+            other
+            for other in self._jobs.get(kept.attempt.job_id, [])
+            if other.attempt.submitted_at > kept.attempt.submitted_at and not other.attempt.vanished
+        ]
+        return later[0] if later else None
+
+    def forget(self, job_id: str) -> None:
+        """Somebody else wrote to this job's attempts: read them anew at the next listing."""
+        self._jobs.pop(job_id, None)
+        self._loaded = False
+
+    def retire(self, snapshot: Snapshot) -> None:
+        """Drop from memory the jobs that are over and no longer listed; the store keeps them."""
+        listed = {view.job_id for view in snapshot.jobs}
+        for job_id, kept in list(self._jobs.items()):
+            if job_id not in listed and all(_over(entry) for entry in kept):
+                del self._jobs[job_id]
+
+    def _load_job(self, job_id: str) -> list[Kept]:
+        kept = self._jobs.get(job_id)
+        if kept is None:
+            known = self._store.attempts_of_job(self._cluster, job_id)
+            kept = [Kept(attempt, stored=attempt) for attempt in known]
+            if kept:
+                self._jobs[job_id] = kept
+        return kept
+
+    # -- one listing -----------------------------------------------------------------------------
+
+    def take(self, snapshot: Snapshot, now: datetime, report: WatcherReport) -> None:
+        """Bring the attempts in step with a complete listing."""
+        self._details_left = self._settings.details_per_tick
+        report.jobs_listed = len(snapshot.jobs)
+        waiting = by_awaited(snapshot.jobs)
+        listed: set[str] = set()
+        # What runs comes first: it is where a comment read late costs something.
+        for view in sorted(snapshot.jobs, key=lambda view: (view.ended, -view.restarts)):
+            if view.array_pending or view.state is JobState.UNREADABLE:
+                listed.add(view.job_id)
+                continue
+            listed.add(view.job_id)
+            try:
+                self._take(view, now, report)
+            except PortError as error:
+                report.errors.append(f"job {view.job_id}: {error}")
+        self._note_dependents(snapshot, waiting)
+        self._ask_strangers(snapshot, now, report)
+        self._take_missing(listed, now, report)
+
+    def _take(self, view: JobView, now: datetime, report: WatcherReport) -> None:
+        if (view.job_id, view.submitted_at) in self._strangers and view.job_id not in self._jobs:
+            return
+        kept = self._load_job(view.job_id)
+        known = tuple(entry.attempt for entry in kept)
+        match sighting(known, view):
+            case Sighting.SAME:
+                entry = next(e for e in kept if e.attempt.submitted_at == view.submitted_at)
+                self._go_on(entry, view, now, report)
+            case Sighting.SUCCESSOR:
+                newest = max(
+                    (e for e in kept if not e.attempt.vanished),
+                    key=lambda e: e.attempt.submitted_at,
+                )
+                newest.attempt = superseded(newest.attempt, view, now)
+                self._begin(view, now, report, kept)
+            case Sighting.OTHER_JOB:
+                self._replace(kept, now, report)
+                self._begin(view, now, report, kept)
+            case Sighting.ROLLED_BACK:
+                for entry in kept:
+                    if entry.attempt.submitted_at > view.submitted_at:
+                        entry.attempt = replace(entry.attempt, vanished=True)
+            case Sighting.UNDECIDED:
+                return
+
+    def _go_on(self, entry: Kept, view: JobView, now: datetime, report: WatcherReport) -> None:
+        entry.missing_since = None
+        had_end = entry.attempt.end is not None
+        entry.attempt = seen_again(entry.attempt, view, now)
+        if entry.attempt.end is not None and not had_end:
+            report.attempts_ended += 1
+        self._place(entry, view)
+        if self._detail_is_due(entry, view, now):
+            self._read_again(entry, view, now, report)
+
+    def _place(self, entry: Kept, view: JobView) -> None:
+        if not view.node_list or view.node_list == entry.node_list:
+            return
+        nodes = self._scheduler.hostnames(view.node_list)
+        if nodes:
+            entry.node_list = view.node_list
+            entry.attempt = replace(entry.attempt, nodes=nodes)
+
+    def _replace(self, kept: list[Kept], now: datetime, report: WatcherReport) -> None:
+        """The number was given to another job: what was live under it has been forgotten."""
+        for entry in kept:
+            if entry.attempt.live:
+                self._miss(entry, now, report)
+
+    # -- details ---------------------------------------------------------------------------------
+
+    def _detail(self, view: JobView, report: WatcherReport) -> JobDetail | None:
+        """The detail of just the attempt that the listing showed; None where it is not to be had
+        now."""
+        if self._details_left <= 0:
+            return None
+        self._details_left -= 1
+        report.details_read += 1
+        answer = self._scheduler.detail(view.job_id)
+        match answer:
+            case Known(detail, _):
+                if detail.submitted_at not in {None, view.submitted_at}:
+                    return None
+                return detail
+            case Absent():
+                return None
+            case Unknown(why, _):
+                report.errors.append(f"job {view.job_id}: comment not read: {why}")
+                return None
+
+    def _begin(self, view: JobView, now: datetime, report: WatcherReport, kept: list[Kept]) -> None:
+        detail = self._detail(view, report)
+        if detail is None:
+            return
+        opt_in = read_comment(detail.comment, self._cluster.environment)
+        if opt_in.mode is None and not kept:
+            self._strangers[view.job_id, view.submitted_at] = now
+            return
+        attempt = Attempt(
+            id=view.key(self._cluster).attempt_id(),
+            cluster=self._cluster,
+            job_id=view.job_id,
+            attempt_index=view.restarts,
+            submitted_at=view.submitted_at,
+            first_seen_at=now,
+            last_seen_at=now,
+            user=view.user,
+            uid=view.uid,
+        )
+        if any(entry.attempt.id == attempt.id for entry in kept):
+            # Vanished with an older state of the scheduler, and here again.
+            return
+        entry = Kept(seen_again(attempt, view, now))
+        self._place(entry, view)
+        self._written_by_user(entry, detail, view, now)
+        report.attempts_new += 1
+        self._jobs.setdefault(view.job_id, kept).append(entry)
+        kept.sort(key=lambda e: e.attempt.submitted_at)
+        self._strangers.pop((view.job_id, view.submitted_at), None)
+
+    def _detail_is_due(self, entry: Kept, view: JobView, now: datetime) -> bool:
+        if entry.detail_at is None or entry.detail_state != view.state.value:
+            return True
+        age = (now - entry.detail_at).total_seconds()
+        return entry.attempt.live and age >= self._settings.comment_every_s
+
+    def _read_again(self, entry: Kept, view: JobView, now: datetime, report: WatcherReport) -> None:
+        detail = self._detail(view, report)
+        if detail is not None:
+            self._written_by_user(entry, detail, view, now)
+
+    def _written_by_user(
+        self, entry: Kept, detail: JobDetail, view: JobView, now: datetime
+    ) -> None:
+        entry.detail_at = now
+        entry.detail_state = view.state.value
+        entry.attempt = replace(
+            entry.attempt,
+            opt_in=read_comment(detail.comment, self._cluster.environment),
+            job_name=detail.name,
+            stdout=detail.stdout,
+            stderr=detail.stderr,
+            append_output=detail.append_output,
+            required_nodes=detail.required_nodes,
+            excluded_nodes=detail.excluded_nodes,
+        )
+
+    def _ask_strangers(self, snapshot: Snapshot, now: datetime, report: WatcherReport) -> None:
+        """Ask a few of those who were not opted in whether they are now."""
+        present = {(view.job_id, view.submitted_at): view for view in snapshot.jobs}
+        for key in [key for key in self._strangers if key not in present]:
+            del self._strangers[key]
+            self._names.pop(key, None)
+        left = self._settings.others_per_tick
+        for key, asked in sorted(self._strangers.items(), key=lambda item: item[1]):
+            view = present[key]
+            age = (now - asked).total_seconds()
+            if left <= 0 or age < self._settings.others_every_s:
+                return
+            if view.ended:
+                continue
+            left -= 1
+            self._strangers[key] = now
+            self._begin(view, now, report, self._jobs.get(view.job_id, []))
+
+    # -- dependents ------------------------------------------------------------------------------
+
+    def _note_dependents(
+        self, snapshot: Snapshot, waiting: dict[str, tuple[Dependent, ...]]
+    ) -> None:
+        singletons = [
+            (view, name)
+            for view in snapshot.jobs
+            if is_singleton(view) and not view.ended and (name := self._name(view)) is not None
+        ]
+        for entry in self.all():
+            attempt = entry.attempt
+            if not attempt.live or attempt.completing:
+                # From here on the listing has forgotten them: what was noted stands.
+                continue
+            array = attempt.job_id.partition("_")[0]
+            found = list(waiting.get(attempt.job_id, ()))
+            if array != attempt.job_id:
+                found.extend(waiting.get(array, ()))
+            found.extend(singletons_behind(attempt, singletons))
+            dependents = tuple(dict.fromkeys(found))
+            if dependents != attempt.dependents:
+                entry.attempt = replace(attempt, dependents=dependents)
+
+    def _name(self, view: JobView) -> str | None:
+        key = (view.job_id, view.submitted_at)
+        if key not in self._names and self._details_left > 0:
+            self._details_left -= 1
+            answer = self._scheduler.detail(view.job_id)
+            if isinstance(answer, Known):
+                self._names[key] = answer.value.name
+        return self._names.get(key)
+
+    # -- ends ------------------------------------------------------------------------------------
+
+    def _take_missing(self, listed: set[str], now: datetime, report: WatcherReport) -> None:
+        for entry in self.all():
+            if entry.attempt.job_id not in listed and entry.attempt.live:
+                self._miss(entry, now, report)
+
+    def _miss(self, entry: Kept, now: datetime, report: WatcherReport) -> None:
+        """A complete listing does not show a live attempt: accounting tells what became of it."""
+        if entry.missing_since is None:
+            entry.missing_since = now
+        if not self._may_ask(entry, now, report):
+            return
+        answer = self._scheduler.accounting(entry.attempt.job_id)
+        entry.attempt = gone(entry.attempt, answer, entry.missing_since, now)
+        if entry.attempt.end is not None:
+            report.attempts_ended += 1
+
+    def confirm_ends(self, now: datetime, report: WatcherReport) -> None:
+        """Ask accounting about ends that are not final."""
+        for entry in self.all():
+            end = entry.attempt.end
+            if end is None or end.final or not self._may_ask(entry, now, report):
+                continue
+            answer = self._scheduler.accounting(entry.attempt.job_id)
+            gives_up = self._settings.accounting_gives_up_s
+            entry.attempt = with_accounting(entry.attempt, answer, now, gives_up)
+            if isinstance(answer, Unknown):
+                report.errors.append(f"job {entry.attempt.job_id}: no accounting: {answer.why}")
+
+    def _may_ask(self, entry: Kept, now: datetime, report: WatcherReport) -> bool:
+        """A bounded number of questions per tick, for each attempt at growing distances."""
+        if report.accounting_read >= self._settings.accounting_per_tick:
+            return False
+        if entry.asked_at is not None:
+            distance = min(60.0, 2.0 ** min(entry.asked, 6))
+            if (now - entry.asked_at).total_seconds() < distance:
+                return False
+        entry.asked_at = now
+        entry.asked += 1
+        report.accounting_read += 1
+        return True
+
+
+def _over(entry: Kept) -> bool:
+    attempt = entry.attempt
+    written = entry.stored == attempt
+    closed = entry.watch is None or entry.watch.closed or not watched(attempt)
+    return written and closed and not attempt.live and (attempt.end is None or attempt.end.final)
+
+
+def watched(attempt: Attempt) -> bool:
+    """Whether its logs are to be read: its owner opted in, here, and not with ``off``."""
+    return attempt.opt_in.effective(attempt.cluster.environment) is not JobMode.OFF
+
+
+def paths_of(attempt: Attempt) -> tuple[str, ...]:
+    """Its output files, each once; what goes nowhere is no file to watch."""
+    paths = [path for path in (attempt.stdout, attempt.stderr) if path and path != "/dev/null"]
+    return tuple(dict.fromkeys(paths))

@@ -1,0 +1,33 @@
+"""How much the watcher does in one tick, and how often it asks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class WatcherSettings:
+    """Bytes and seconds. ``bytes_per_tick`` bounds what is read in one tick over all jobs,
+    ``block`` what is read of one file in a turn; a backlog is caught up in later ticks.
+
+    ``comment_every_s``: how often the comment of a watched job is read again while it lives;
+    ``others_per_tick``: how many jobs that are not opted in are asked again in one tick, each at
+    most every ``others_every_s``. ``details_per_tick`` bounds all such questions together.
+
+    ``late_lines_s``: how long files are read on after an end. ``stale_file_s``: how long after an
+    attempt's start a file that was last written before it is taken for somebody else's.
+    """
+
+    block: int = 1 << 20
+    bytes_per_tick: int = 16 << 20
+    seen_every_s: float = 30.0
+    comment_every_s: float = 15.0
+    others_every_s: float = 60.0
+    others_per_tick: int = 4
+    details_per_tick: int = 32
+    accounting_per_tick: int = 8
+    accounting_gives_up_s: float = 600.0
+    late_lines_s: float = 30.0
+    append_proof_s: float = 5.0
+    clock_skew_s: float = 2.0
+    stale_file_s: float = 60.0

@@ -1,0 +1,151 @@
+"""Which bytes of a file are an attempt's own.
+
+The next attempt of a job writes to the same path. By default it truncates the file, some moments
+after the scheduler calls it running; with append mode it goes on where the one before ended; and
+processes of the one before may still be writing. So an attempt's stream begins where the file
+proves to be new, or behind the place at which the attempt before was left, and it ends when that
+attempt is over and read, or when the next one has begun.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import PurePosixPath
+
+from middlewatch.detection.batch import Unreadable
+from middlewatch.model.attempt import Attempt
+from middlewatch.ports.scanner import Block, CannotRead, Cursor, LogSource
+from middlewatch.services.watcher.memory import Tail
+from middlewatch.services.watcher.settings import WatcherSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What one look at one file brought. ``block`` is None where nothing of it is the attempt's."""
+
+    tail: Tail
+    block: Block | None = None
+    unreadable: Unreadable | None = None
+    began_anew: bool = False
+
+    @property
+    def stream(self) -> str:
+        """The name of the byte stream: the file, and how often it began anew."""
+        name = self.block.stream if self.block is not None else self.tail.path
+        return f"{name}#{self.tail.streams}"
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """``over``: the attempt has ended or was followed. ``followed``: the next one has started, so
+    that the file may be its file now. ``may_begin_anew``: a file that begins anew can only be
+    this attempt's doing. ``append``: the next attempt's output goes behind this one's."""
+
+    over: bool
+    followed: bool
+    may_begin_anew: bool
+    append: bool
+
+
+def turn(
+    logs: LogSource,
+    attempt: Attempt,
+    tail: Tail,
+    around: Circumstances,
+    *,
+    settings: WatcherSettings,
+    now: datetime,
+) -> Turn:
+    """Read the next block of one file, if it is this attempt's to read."""
+    if tail.cursor is None:
+        return _first(logs, attempt, tail, around, settings=settings, now=now)
+    got = logs.read(tail.path, attempt.uid, tail.cursor, settings.block, final=around.over)
+    if not isinstance(got, Block):
+        return _nothing(tail, got)
+    if got.restarted:
+        if around.over:
+            # Our last lines were overwritten before we came: what stands there is the next one's.
+            return Turn(replace(tail, at_end=True, overwritten=True))
+        if not around.may_begin_anew:
+            return Turn(tail, began_anew=True)
+        tail = replace(tail, streams=tail.streams + 1)
+    return _taken(tail, got)
+
+
+def _first(
+    logs: LogSource,
+    attempt: Attempt,
+    tail: Tail,
+    around: Circumstances,
+    *,
+    settings: WatcherSettings,
+    now: datetime,
+) -> Turn:
+    guard = tail.guard
+    if around.followed:
+        # Never read while it was ours; what stands there now is the next attempt's.
+        return Turn(replace(tail, at_end=True, overwritten=True))
+    if guard is None and around.append and not _named_after(tail.path, attempt):
+        # Whose lines stand there nobody can tell; ours come behind them.
+        end = logs.end(tail.path, attempt.uid)
+        if isinstance(end, Cursor):
+            return Turn(replace(tail, cursor=end))
+        return _nothing(tail, end)
+    got = logs.read(tail.path, attempt.uid, guard, settings.block, final=around.over)
+    if not isinstance(got, Block):
+        return _nothing(tail, got)
+    started = attempt.started_at
+    if guard is not None and not got.restarted:
+        appended = around.append or _proves_append(got, started, settings, now)
+        if not appended and not around.over:
+            return Turn(tail)
+        if not appended:
+            return Turn(replace(tail, at_end=True))
+    elif guard is None and started is not None and not around.over:
+        written = datetime.fromtimestamp(got.modified_at, UTC)
+        older = (started - written).total_seconds() > settings.clock_skew_s
+        if older and (now - started).total_seconds() < settings.stale_file_s:
+            # The file of somebody before: Slurm has not truncated it yet.
+            return Turn(tail)
+    return _taken(replace(tail, guard=None), got)
+
+
+def _proves_append(
+    block: Block, started: datetime | None, settings: WatcherSettings, now: datetime
+) -> bool:
+    """Something stands behind the place at which the attempt before was left, was written after
+    this one started, and the file was not truncated: it is being appended to."""
+    if started is None or not block.data:
+        return False
+    written = datetime.fromtimestamp(block.modified_at, UTC)
+    running = (now - started).total_seconds()
+    return running >= settings.append_proof_s and written >= started
+
+
+def _named_after(path: str, attempt: Attempt) -> bool:
+    """Whether the file can hold nothing but this attempt's output: the job's number is in its
+    name, and it is the job's first attempt."""
+    if attempt.attempt_index > 0:
+        return False
+    number = attempt.job_id.partition("_")[0]
+    digits = "".join(c if c.isdigit() else " " for c in PurePosixPath(path).name).split()
+    return number in digits
+
+
+def _taken(tail: Tail, block: Block) -> Turn:
+    return Turn(replace(tail, cursor=block.cursor, at_end=block.at_end), block)
+
+
+def _nothing(tail: Tail, got: CannotRead | None) -> Turn:
+    """No file, or none that may be read: nothing more can come of it now."""
+    tail = replace(tail, at_end=True)
+    if got is None:
+        return Turn(tail)
+    return Turn(tail, unreadable=Unreadable(got.path, got.word, got.reason))
+
+
+def place_left(tail: Tail) -> Cursor | None:
+    """Where the next attempt's reader has to begin looking; None where nothing was read."""
+    cursor = tail.cursor or tail.guard
+    return cursor if cursor is not None and cursor.offset > 0 else None

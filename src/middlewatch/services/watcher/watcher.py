@@ -1,0 +1,389 @@
+"""Watching: one listing for all jobs, then each job's files in turn, each job's news in one write.
+
+Signals, progress, the detection state and the file cursors of one attempt go into the store
+together or not at all. Whatever goes wrong with one job is a sentence in the report and another
+try at the next tick; it never keeps the others from being watched. A scheduler that cannot be seen
+changes nothing: files are read on, and nothing is concluded from silence.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+from middlewatch.detection.batch import Batch, Hit, Unreadable
+from middlewatch.detection.observe import Observation, observe
+from middlewatch.detection.state import DetectionState, fresh
+from middlewatch.model.advice import DesiredState
+from middlewatch.model.answer import Known, Unknown
+from middlewatch.model.attempt import Attempt
+from middlewatch.model.change import Change, WatchState
+from middlewatch.model.milestone import Milestone
+from middlewatch.model.pattern import Pattern
+from middlewatch.model.policy import Policy
+from middlewatch.model.scheduler import JobState
+from middlewatch.model.signal import Severity, SignalKind
+from middlewatch.ports import errors
+from middlewatch.ports.scanner import Cursor, LogSource, Scanner
+from middlewatch.ports.scheduler import Scheduler
+from middlewatch.ports.store import Store
+from middlewatch.services.watcher.memory import Codec, Kept, Tail, Watch
+from middlewatch.services.watcher.report import WatcherReport
+from middlewatch.services.watcher.roster import Roster, paths_of, watched
+from middlewatch.services.watcher.settings import WatcherSettings
+from middlewatch.services.watcher.tails import Circumstances, Turn, place_left, turn
+from middlewatch.services.watcher.trail import audit_of, resumed
+
+_ALARMS = frozenset({SignalKind.SILENCE, SignalKind.NO_PROGRESS_AFTER_FAILURE})
+
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """What one turn over the files of one attempt brought."""
+
+    tails: tuple[Tail, ...]
+    batch: Batch
+    bytes_read: int
+    behind: bool
+
+
+class Watcher:
+    """Watches the jobs of one cluster. One thread calls `tick`."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        scheduler: Scheduler,
+        logs: LogSource,
+        scanner: Scanner,
+        patterns: Mapping[str, Pattern],
+        codec: Codec,
+        policy: Policy | None = None,
+        settings: WatcherSettings | None = None,
+    ) -> None:
+        """``patterns`` are those that ``scanner`` was made from, by id."""
+        self._store = store
+        self._scheduler = scheduler
+        self._logs = logs
+        self._scanner = scanner
+        self._patterns = patterns
+        self._codec = codec
+        self._policy = policy or Policy()
+        self._settings = settings or WatcherSettings()
+        self._roster = Roster(store, scheduler, self._settings)
+        self._appends: bool | None = None
+        self._looked_at: dict[str, datetime] = {}
+        """When each attempt's files were last read to their end: younger bytes are younger."""
+        self._turn_of = 0
+
+    def tick(self, now: datetime) -> WatcherReport:
+        """One listing and a bounded amount of reading. Never raises for one job's sake; raises
+        `Unreachable` or `Unreadable` where the store itself cannot be read at all."""
+        report = WatcherReport()
+        self._roster.load(now)
+        if self._appends is None:
+            facts = self._scheduler.facts()
+            self._appends = facts.value.file_append if isinstance(facts, Known) else None
+        answer = self._scheduler.listing()
+        seen = isinstance(answer, Known)
+        if isinstance(answer, Known):
+            self._roster.take(answer.value, now, report)
+            self._roster.confirm_ends(now, report)
+        else:
+            report.listing_unknown = answer.why if isinstance(answer, Unknown) else "no listing"
+        self._read_all(now, report, seen=seen)
+        if isinstance(answer, Known):
+            self._roster.retire(answer.value)
+        return report
+
+    # -- one round over all jobs -----------------------------------------------------------------
+
+    def _read_all(self, now: datetime, report: WatcherReport, *, seen: bool) -> None:
+        """Each job in turn, starting with another one each tick, until the budget is spent."""
+        waiting = list(self._roster.all())
+        if waiting:
+            self._turn_of = (self._turn_of + 1) % len(waiting)
+        # Attempts of one job stay in their order: the later one begins where the earlier one ends.
+        jobs = {kept.attempt.job_id: None for kept in waiting}
+        order = deque(jobs)
+        order.rotate(-self._turn_of)
+        rank = {job: place for place, job in enumerate(order)}
+        queue = deque(
+            sorted(waiting, key=lambda k: (rank[k.attempt.job_id], k.attempt.submitted_at))
+        )
+        left = self._settings.bytes_per_tick
+        while queue:
+            kept = queue.popleft()
+            spent = left <= 0
+            try:
+                read, behind = self._one(kept, now, report, seen=seen, files=not spent)
+            except errors.Conflict:
+                report.conflicts += 1
+                self._roster.forget(kept.attempt.job_id)
+                queue = deque(k for k in queue if k.attempt.job_id != kept.attempt.job_id)
+                continue
+            except errors.PortError as error:
+                report.errors.append(f"job {kept.attempt.reference}: {error}")
+                self._roster.forget(kept.attempt.job_id)
+                queue = deque(k for k in queue if k.attempt.job_id != kept.attempt.job_id)
+                continue
+            left -= read
+            if behind and not spent:
+                queue.append(kept)
+            elif behind:
+                report.behind += 1
+
+    def _one(
+        self, kept: Kept, now: datetime, report: WatcherReport, *, seen: bool, files: bool
+    ) -> tuple[int, bool]:
+        """One turn of one attempt: (bytes read, whether more is there)."""
+        attempt = kept.attempt
+        if not watched(attempt):
+            self._write(kept, None, (), now, report)
+            return 0, False
+        watch = self._watch_of(kept)
+        if watch.closed and kept.stored == attempt:
+            return 0, False
+        report.watched += 1
+        done = self._read(kept, watch, now, files=files and not watch.closed)
+        state = self._aiming(kept, watch)
+        batch = done.batch if seen else replace(done.batch, caught_up=False)
+        found = observe(state, batch, now, self._policy)
+        report.bytes_read += done.bytes_read
+        report.hits += len(batch.hits)
+        closed = watch.closed or self._closes(kept, done, now)
+        self._write(kept, Watch(found.state, done.tails, closed), (found,), now, report)
+        if not done.behind:
+            self._looked_at[attempt.id] = now
+        if closed:
+            self._looked_at.pop(attempt.id, None)
+        return done.bytes_read, done.behind
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def _watch_of(self, kept: Kept) -> Watch:
+        """The attempt's watch: from memory, from the store, or begun."""
+        if kept.watch is None:
+            stored = self._store.watch_state(kept.attempt.id)
+            if stored is None:
+                kept.watch = Watch(fresh(kept.attempt.id))
+            else:
+                kept.watch_version = stored.version
+                try:
+                    kept.watch = self._codec.decode(stored.state)
+                except errors.Unreadable:
+                    # Another version's: reading from the start gives the same signals again, by
+                    # the same keys.
+                    kept.watch = Watch(fresh(kept.attempt.id))
+        watch = kept.watch
+        known = {tail.path for tail in watch.tails}
+        new = [path for path in paths_of(kept.attempt) if path not in known]
+        if not new or not _has_run(kept.attempt):
+            return watch
+        paths = paths_of(kept.attempt)
+        tails = [tail for tail in watch.tails if tail.cursor is not None or tail.path in paths]
+        before = self._roster.before(kept)
+        left = {} if before is None else _places(self._watch_of(before))
+        tails.extend(Tail(path, guard=left.get(path)) for path in new)
+        return replace(watch, tails=tuple(tails))
+
+    def _read(self, kept: Kept, watch: Watch, now: datetime, *, files: bool) -> _Round:
+        attempt = kept.attempt
+        before = self._roster.before(kept)
+        blocked = before is not None and not self._left(before)
+        if not files or not watch.tails or not _has_run(attempt) or blocked:
+            drained = files and not blocked and not attempt.live and not watch.tails
+            quiet = Batch(attempt, drained=drained, caught_up=files and not blocked)
+            return _Round(watch.tails, quiet, 0, behind=not files and not watch.closed)
+        follower = self._roster.after(kept)
+        followed = follower is not None and _has_run(follower.attempt)
+        over = not attempt.live or follower is not None
+        turns: list[Turn] = []
+        for tail in watch.tails:
+            if followed and tail.at_end:
+                # What is written there from now on is the next attempt's.
+                turns.append(Turn(tail))
+                continue
+            around = Circumstances(
+                over=over,
+                followed=followed,
+                may_begin_anew=self._began_anew_twice(kept, tail.path, now),
+                append=self._append(attempt),
+            )
+            got = turn(self._logs, attempt, tail, around, settings=self._settings, now=now)
+            if not got.began_anew:
+                kept.began_anew.pop(tail.path, None)
+            turns.append(got)
+        return self._round(kept, turns, over=over, now=now)
+
+    def _began_anew_twice(self, kept: Kept, path: str, now: datetime) -> bool:
+        """A file that begins anew under a live attempt is believed at the second look, when a
+        newer listing still shows no next attempt."""
+        first = kept.began_anew.setdefault(path, now)
+        return first < now
+
+    def _append(self, attempt: Attempt) -> bool:
+        if attempt.append_output is not None:
+            return attempt.append_output
+        return bool(self._appends)
+
+    def _round(self, kept: Kept, turns: list[Turn], *, over: bool, now: datetime) -> _Round:
+        hits: list[Hit] = []
+        unreadable: list[Unreadable] = []
+        read = 0
+        written: datetime | None = None
+        for got in turns:
+            if got.unreadable is not None:
+                unreadable.append(got.unreadable)
+            if got.block is None:
+                continue
+            read += len(got.block.data) + got.block.skipped_bytes
+            if got.block.data:
+                moment = datetime.fromtimestamp(got.block.modified_at, UTC)
+                written = moment if written is None else max(written, moment)
+                hits.extend(self._hits(got))
+        looked = self._looked_at.get(kept.attempt.id)
+        if written is not None and looked is not None and now - looked < timedelta(seconds=60):
+            # It was not there at the last look: whatever the file server's clock says.
+            written = max(written, looked)
+        at_end = all(got.tail.at_end for got in turns)
+        batch = Batch(
+            attempt=kept.attempt,
+            hits=tuple(hits),
+            output_at=None if written is None else min(written, now),
+            unreadable=tuple(unreadable),
+            drained=over and at_end,
+            caught_up=at_end,
+        )
+        behind = not at_end and read > 0
+        return _Round(tuple(got.tail for got in turns), batch, read, behind)
+
+    def _hits(self, got: Turn) -> list[Hit]:
+        block = got.block
+        if block is None:
+            return []
+        stream = got.stream
+        return [
+            Hit(
+                self._patterns[raw.pattern_id],
+                stream,
+                raw.offset,
+                raw.line,
+                raw.groups,
+                got.tail.path,
+            )
+            for raw in self._scanner.scan(block.data, block.base_offset)
+        ]
+
+    def _aiming(self, kept: Kept, watch: Watch) -> DetectionState:
+        """The state, with the step that the attempt before reached as far as known now."""
+        state = watch.detection
+        before = self._roster.before(kept)
+        if before is None or state.resumed_step is not None:
+            return state
+        earlier = self._watch_of(before).detection
+        reached = earlier.progress.last_step
+        above = reached if reached is not None else earlier.resume_above
+        return state if above == state.resume_above else replace(state, resume_above=above)
+
+    def _left(self, kept: Kept) -> bool:
+        """Whether an earlier attempt needs its files no more."""
+        if not watched(kept.attempt):
+            return True
+        watch = self._watch_of(kept)
+        return watch.closed or watch.detection.progress.log_drained_at is not None
+
+    def _closes(self, kept: Kept, done: _Round, now: datetime) -> bool:
+        """Whether nothing more will be read: over, read to the end, and no late line to wait for."""
+        attempt = kept.attempt
+        if attempt.live and self._roster.after(kept) is None:
+            return False
+        if not done.batch.drained and done.tails:
+            return False
+        follower = self._roster.after(kept)
+        if follower is not None and _has_run(follower.attempt):
+            return True
+        end = attempt.end
+        waited = self._settings.late_lines_s
+        return end is None or (now - end.learned_at).total_seconds() > waited
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    def _write(
+        self,
+        kept: Kept,
+        watch: Watch | None,
+        found: tuple[Observation, ...],
+        now: datetime,
+        report: WatcherReport,
+    ) -> None:
+        """Everything that is new about one attempt, in one transaction."""
+        attempt = kept.attempt
+        signals = tuple(signal for one in found for signal in one.signals)
+        changed = self._attempt_changed(kept)
+        moved = watch is not None and (watch != kept.watch or kept.watch_version == 0)
+        if not changed and not moved and not signals:
+            return
+        milestones = tuple(m for one in found for m in self._milestones(kept, one, now))
+        states: tuple[WatchState, ...] = ()
+        if watch is not None and moved:
+            states = (WatchState(attempt.id, self._codec.encode(watch), kept.watch_version),)
+        change = Change(
+            now=now,
+            attempts=(attempt,) if changed else (),
+            watch=states,
+            progress=tuple(one.progress for one in found) if moved else (),
+            signals=signals,
+            signal_cap=self._policy.signal_cap,
+            milestones=milestones,
+            audit=audit_of(attempt, kept.stored, signals, now),
+        )
+        applied = self._store.apply(change)
+        if changed:
+            report.attempts_written += 1
+            kept.attempt = kept.stored = replace(attempt, version=attempt.version + 1)
+        if watch is not None and moved:
+            kept.watch = watch
+            kept.watch_version += 1
+        report.signals_stored += len(applied.new_signals)
+        report.signals_capped += applied.capped_signals
+        report.resumed += len(milestones)
+        fresh_keys = set(applied.new_signals)
+        report.alarms += sum(
+            signal.kind in _ALARMS or signal.severity is Severity.FATAL
+            for signal in signals
+            if signal.key in fresh_keys
+        )
+
+    def _attempt_changed(self, kept: Kept) -> bool:
+        """Whether more than the time of the last sighting is new, or that is old."""
+        stored, attempt = kept.stored, kept.attempt
+        if stored is None:
+            return True
+        if replace(attempt, last_seen_at=stored.last_seen_at) != stored:
+            return True
+        age = (attempt.last_seen_at - stored.last_seen_at).total_seconds()
+        return attempt.live and age >= self._settings.seen_every_s
+
+    def _milestones(self, kept: Kept, found: Observation, now: datetime) -> tuple[Milestone, ...]:
+        """That training went on beyond the fault, where a restart of ours was recorded."""
+        before = self._roster.before(kept)
+        if found.resumed is None or before is None:
+            return ()
+        advice = self._store.advice(before.attempt.id)
+        if advice is None or advice.desired is not DesiredState.RESTARTED:
+            return ()
+        step, at = found.resumed
+        return (resumed(advice.sequence_id, kept.attempt, step, at, now),)
+
+
+def _has_run(attempt: Attempt) -> bool:
+    """Whether the attempt has started: before that nothing in its files can be its own."""
+    return attempt.started_at is not None or attempt.state is JobState.RUNNING
+
+
+def _places(watch: Watch) -> dict[str, Cursor | None]:
+    return {tail.path: place_left(tail) for tail in watch.tails}
