@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from middlewatch.wiring.looking import cluster_of
@@ -13,6 +14,7 @@ from middlewatch.wiring.watchdog_process import WatchdogSpec
 if TYPE_CHECKING:
     from middlewatch.services.controller.controller import Controller
     from middlewatch.services.gateway.server import Gateway
+    from middlewatch.services.watcher import Watcher
 
 Ages = Callable[[], Mapping[str, float | None]]
 Hint = Callable[[], None]
@@ -89,7 +91,48 @@ def manager(parts: Parts, owned: Ownership, log: Any, hint: Hint) -> Service:
 
 
 def watcher(parts: Parts, log: Any, hint: Hint) -> Service:
-    raise NotImplementedError
+    """``hint`` is called after a tick that stored something."""
+    from middlewatch.adapters.logs import FileLogs, RecordCodec
+    from middlewatch.adapters.scan.catalogue import read_catalogue
+    from middlewatch.adapters.scan.scanner import Re2Scanner
+    from middlewatch.services.watcher import Watch, Watcher
+
+    catalogue = read_catalogue()
+    service = Watcher(
+        store=parts.store,
+        scheduler=parts.scheduler,
+        logs=FileLogs(),
+        scanner=Re2Scanner(catalogue),
+        patterns=catalogue.by_id(),
+        codec=RecordCodec(Watch),
+        policy=parts.settings.policy,
+    )
+    return WatcherEdge(service, log, hint)
+
+
+class WatcherEdge:
+    """The watcher with its voice: what goes wrong with a job is said when it begins, not at each
+    tick that it lasts; whoever waits for signals is woken."""
+
+    def __init__(self, watcher: Watcher, log: Any, hint: Hint) -> None:
+        self._watcher = watcher
+        self._log = log
+        self._hint = hint
+        self._said: frozenset[str] = frozenset()
+
+    def tick(self, now: datetime) -> object:
+        report = self._watcher.tick(now)
+        if report.something_new:
+            self._hint()
+        troubles = frozenset(report.errors)
+        if report.listing_unknown is not None:
+            troubles |= {f"the scheduler cannot be seen: {report.listing_unknown}"}
+        for trouble in sorted(troubles - self._said):
+            self._log.warning("watching_hindered", error=trouble)
+        for trouble in sorted(self._said - troubles):
+            self._log.info("watching_again", error=trouble)
+        self._said = troubles
+        return report.behind > 0
 
 
 def watchdog_spec(settings: Settings, parts_state: Any) -> WatchdogSpec:

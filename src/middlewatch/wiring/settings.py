@@ -103,8 +103,9 @@ class GatewaySettings:
 
 @dataclass(frozen=True, slots=True)
 class WatcherSettings:
-    interval_s: float = _key(1.0, "between two listings of the cluster", 0.05)
-    scan_interval_s: float = _key(0.25, "between two looks at the logs", 0.05)
+    interval_s: float = _key(
+        1.0, "between two rounds: one listing of the cluster, then the logs", 0.05
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,11 +110,13 @@ class Process:
         if Role.GATEWAY in self._roles:
             self._gateway = build.gateway(parts, self.ages, lambda: runner.wake(Role.MANAGER))
             self._gateway.start()
-            _write_private(where.address, self._gateway.url + "\n")
         runner.start()
         if guard is not None:
             self._guarded = guard()
             self._tell_guard()
+        if self._gateway is not None:
+            # Whoever waits for us to be ready waits for this file.
+            _write_private(where.address, self._gateway.url + "\n")
         self._log.info("started", roles=sorted(self._roles), mode=self._settings.deployment.mode)
         return Started(
             places=where,
@@ -161,7 +163,7 @@ class Process:
         makers: dict[Role, tuple[Callable[[], Any], float]] = {
             Role.WATCHER: (
                 lambda: build.watcher(parts, log, self._hint(Role.MANAGER)),
-                parts.settings.watcher.scan_interval_s,
+                parts.settings.watcher.interval_s,
             ),
             Role.MANAGER: (
                 lambda: build.manager(parts, owned, log, self._hint(Role.CONTROLLER)),
