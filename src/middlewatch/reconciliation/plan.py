@@ -110,6 +110,11 @@ def _after_letting_go(situation: Situation, view: JobView, now: datetime, report
         return Wait("our requeue is under way: first it must be seen and let go")
     if at is Place.SAME and unanswered(situation, REQUEUES, now) is not None:
         return Wait("a requeue without an answer may still take effect")
+    waits = at is Place.SUCCESSOR and view.state is JobState.PENDING
+    if waits and requeues(situation) and not let_go_before(situation):
+        unwanted = undo_if_revived(situation, view, now)
+        if unwanted is not None:
+            return unwanted
     if hold_stands(situation, view, now):
         letting_go = _let_go(situation, view, now, report)
         if letting_go is not None:
@@ -135,10 +140,6 @@ def _let_go(situation: Situation, view: JobView, now: datetime, report: Report) 
         step = release_or_wait(situation, view, now)
         theirs = isinstance(step, Wait) and step.reason is Reason.OPERATOR_HOLD
         return None if theirs else step
-    if not let_go_before(situation):
-        unwanted = undo_if_revived(situation, view, now)
-        if unwanted is not None:
-            return unwanted
     if unanswered(situation, UPDATES, now) is not None:
         return Wait("an update without an answer may still take effect")
     resting = refused_until(situation, UPDATES, now)
