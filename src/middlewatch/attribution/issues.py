@@ -240,13 +240,22 @@ def first_cause(signals: Sequence[Signal], *, requeued: bool = False) -> Signal:
     if not candidates:
         return _most_telling(in_time, requeued=requeued)
     first = _deepest_at_one_place(candidates)
-    if depth_of(class_of(first)) is not Depth.SYMPTOM:
+    if _depth(first) is not Depth.SYMPTOM:
         return first
     explaining = [s for s in candidates if _explains(s, first)]
     if not explaining:
         return first
-    deepest = max(depth_of(class_of(s)) for s in explaining)
-    return next(s for s in explaining if depth_of(class_of(s)) is deepest)
+    deepest = max(_depth(s) for s in explaining)
+    return next(s for s in explaining if _depth(s) is deepest)
+
+
+def _depth(signal: Signal) -> Depth:
+    """That somebody stopped the attempt is a cause only where the scheduler says so: a line about
+    a signal received is also what the peers of a crashed rank print while they are killed."""
+    kind = class_of(signal)
+    if kind in STOPPED_FROM_OUTSIDE and signal.kind is not SignalKind.SCHEDULER_END:
+        return Depth.SYMPTOM
+    return depth_of(kind)
 
 
 def _most_telling(in_time: Sequence[Signal], *, requeued: bool) -> Signal:
@@ -272,11 +281,11 @@ def _deepest_at_one_place(candidates: Sequence[Signal]) -> Signal:
     first = candidates[0]
     place = (first.source.identity, first.source.position)
     same = [s for s in candidates if (s.source.identity, s.source.position) == place]
-    return max(same, key=lambda s: (depth_of(class_of(s)), -same.index(s)))
+    return max(same, key=lambda s: (_depth(s), -same.index(s)))
 
 
 def _explains(deeper: Signal, symptom: Signal) -> bool:
-    if depth_of(class_of(deeper)) is Depth.SYMPTOM:
+    if _depth(deeper) is Depth.SYMPTOM:
         return False
     window = STOPPED_WITHIN if class_of(deeper) in STOPPED_FROM_OUTSIDE else DEEPER_WITHIN
     return abs(deeper.happened_at - symptom.happened_at) <= window

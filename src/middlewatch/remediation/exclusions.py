@@ -19,7 +19,9 @@ from middlewatch.remediation.outcome import Dropped, DroppedNode, Exclusions
 
 _PLACES = frozenset({Domain.HARDWARE, Domain.NETWORK, Domain.STORAGE})
 
-_SHARED = frozenset({"storage_full", "checkpoint_corrupt", "slow_input", "dns_failure"})
+_SHARED = frozenset(
+    {"storage_full", "checkpoint_corrupt", "slow_input", "dns_failure", "rendezvous_timeout"}
+)
 """Classes of those domains whose seat is a shared service: the node that noticed is not to blame."""
 
 _PER_NODE = frozenset({"driver_mismatch"})

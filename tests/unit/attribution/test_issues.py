@@ -74,6 +74,17 @@ def test_a_failure_and_its_consequences_are_one_issue_with_the_failure_as_cause(
         (exception(0), lost_peer(1), "user_exception"),
         # Stopped from outside: what it prints meanwhile is not the cause ...
         (exception(0), end_signal(20, "time_limit"), "time_limit"),
+        # A line about a signal is also printed by the peers of a crashed rank.
+        (
+            exception(0),
+            signal(SignalKind.FAILURE_LINE, 2, "user_cancel"),
+            "user_exception",
+        ),
+        (
+            signal(SignalKind.FAILURE_LINE, 0, "user_cancel"),
+            ecc(2),
+            "gpu_ecc_uncorrectable",
+        ),
         # ... but what happened long before is.
         (exception(0), end_signal(400, "time_limit"), "user_exception"),
     ],
@@ -108,6 +119,24 @@ def test_an_end_alone_is_an_issue_of_its_own(failure_class: str) -> None:
 
 def test_an_end_in_failure_without_any_line_is_of_unknown_cause() -> None:
     assert one(end_signal(0)).failure_class == "killed_unknown"
+
+
+def test_a_requeue_is_never_the_cause_of_the_failure_that_it_answers() -> None:
+    requeued = ended(EndedBy.REQUEUE)
+    signals = (watchdog(0), end_signal(40, "preemption"))
+    (issue,) = issues_from(signals, (), requeued)
+    assert issue.failure_class == "collective_timeout_unattributed"
+
+
+def test_a_requeue_alone_is_told_as_what_it_is() -> None:
+    (issue,) = issues_from((end_signal(40, "preemption"),), (), ended(EndedBy.REQUEUE))
+    assert issue.failure_class == "preemption"
+
+
+def test_the_schedulers_last_word_about_an_end_counts() -> None:
+    by_somebody = end_signal(30, "user_cancel", position="CANCELLED/somebody")
+    of_memory = end_signal(30, "host_oom", position="OUT_OF_MEMORY/out_of_memory")
+    assert one(lost_peer(29), by_somebody, of_memory).failure_class == "host_oom"
 
 
 def test_a_completion_alone_is_no_issue() -> None:

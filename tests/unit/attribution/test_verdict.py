@@ -117,6 +117,25 @@ def test_a_failed_node_is_the_schedulers_word() -> None:
     assert (found.basis, found.confidence) == (VerdictBasis.SCHEDULER_FACT, Confidence.HIGH)
 
 
+def test_a_failed_node_that_accounting_names_is_implicated_and_others_are_not() -> None:
+    signals = (exception(0), end_signal(9, "node_failure"))
+    (issue,) = issues_from(signals, (), attempt())
+    found = verdict_for(issue, signals, attempt(), at(60), failed_nodes=("n2", "n9"))
+    assert found.nodes == ("n2",)
+    assert "n9" in found.explanation
+
+
+def test_what_accounting_says_of_nodes_is_heard_only_about_a_node_failure() -> None:
+    signals = (exception(0),)
+    (issue,) = issues_from(signals, (), attempt())
+    assert verdict_for(issue, signals, attempt(), at(60), failed_nodes=("n2",)).nodes == ()
+
+
+def test_a_line_about_the_failed_node_names_it_for_a_scheduler_that_does_not() -> None:
+    line = signal(SignalKind.FAILURE_LINE, 8, "node_failure", nodes=("n1",))
+    assert verdict(line, end_signal(9, "node_failure")).nodes == ("n1",)
+
+
 def test_a_node_failure_without_a_name_says_so() -> None:
     assert "did not say which" in verdict(end_signal(9, "node_failure")).explanation
 
