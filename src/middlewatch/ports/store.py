@@ -25,7 +25,8 @@ from middlewatch.model.signal import Progress, Signal
 
 @dataclass(frozen=True, slots=True)
 class AttemptFilter:
-    """All given parts must hold. ``final`` None means both; ``states`` are `JobState` words."""
+    """All given parts must hold. ``final`` None means both; ``states`` are `JobState` words, and
+    ``REQUEUED`` for attempts that ended by a requeue, whatever state that left them in."""
 
     cluster: ClusterId | None = None
     job_ids: tuple[str, ...] = ()

@@ -40,6 +40,8 @@ from middlewatch.ports.errors import Conflict, Refused
 
 FAILURE_LIKE = ENDED - {JobState.COMPLETED, JobState.CANCELLED}
 """Ends that a restart could follow. Requeued attempts are left out whatever their state was."""
+REQUEUED = "REQUEUED"
+"""The word under which an attempt is found that ended by a requeue."""
 
 
 def write(connection: Connection, change: Change) -> Applied:
@@ -107,7 +109,7 @@ def _attempt(attempt: Attempt) -> Swap:
         "first_seen_us": micros(attempt.first_seen_at),
         "workflow_id": attempt.workflow_id,
         "job_name": attempt.job_name,
-        "state": state.value,
+        "state": REQUEUED if end is not None and end.by is EndedBy.REQUEUE else state.value,
         "final": not attempt.live,
         "eligible": eligible,
         "started_us": micros_or_none(attempt.started_at),
