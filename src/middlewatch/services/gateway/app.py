@@ -119,6 +119,9 @@ class Application:
         self._openapi: bytes | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await _live(receive, send)
+            return
         if scope["type"] != "http":
             return
         request = Request(scope, receive)
@@ -245,6 +248,15 @@ class Application:
         return Response(
             self._calls.metrics.text(), headers={**_HEADERS, "Content-Type": CONTENT_TYPE}
         )
+
+
+async def _live(receive: Receive, send: Send) -> None:
+    """Nothing is opened with the first request or closed with the last; servers ask all the same."""
+    while True:
+        kind = (await receive())["type"]
+        await send({"type": f"{kind}.complete"})
+        if kind == "lifespan.shutdown":
+            return
 
 
 def _raw_path(request: Request) -> str:
