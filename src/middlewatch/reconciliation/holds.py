@@ -97,10 +97,46 @@ def _newer(part: JournalEntry | None, settled_at: datetime) -> JournalEntry | No
     return part if part is not None and part.at > settled_at else None
 
 
-def worth_keeping(entries: Iterable[JournalEntry]) -> tuple[JournalEntry, ...]:
+def worth_keeping(
+    entries: Iterable[JournalEntry], since: datetime | None = None
+) -> tuple[JournalEntry, ...]:
     """The entries without which the journal would say something else, in an order that says the
-    same: `standing` of the answer equals `standing` of the whole."""
-    return tuple(part for obligation in standing(entries) for part in obligation.parts)
+    same: `standing` of the answer equals `standing` of the whole.
+
+    With ``since`` also, settled, the last exclusions of each job that were written since then:
+    exclusions stay on the job, and only the journal tells the user's own among them.
+    """
+    whole = tuple(entries)
+    kept = [part for obligation in standing(whole) for part in obligation.parts]
+    known = frozenset(kept)
+    last = {
+        (entry.cluster_name, entry.job_id): entry
+        for entry in whole
+        if entry.kind is JournalKind.EXCLUDE
+    }
+    remembered: list[JournalEntry] = []
+    for entry in last.values():
+        if since is not None and entry.at >= since and entry not in known:
+            closing = replace(
+                entry, kind=JournalKind.SETTLED, release_by=None, user_exclusions=(), ours=()
+            )
+            remembered += (entry, closing)
+    return (*remembered, *kept)
+
+
+def users_exclusions(
+    entries: Iterable[JournalEntry], cluster_name: str, job_id: str
+) -> tuple[str, ...] | None:
+    """The user's own list as it was read when we last added to it, settled or not; None where
+    the journal knows of no exclusions of ours on that job."""
+    found: tuple[str, ...] | None = None
+    for entry in entries:
+        if entry.kind is JournalKind.EXCLUDE and (entry.cluster_name, entry.job_id) == (
+            cluster_name,
+            job_id,
+        ):
+            found = entry.user_exclusions
+    return found
 
 
 def obligation_for(

@@ -32,10 +32,13 @@ class Part(StrEnum):
 
 def deadline(part: Part, entry: JournalEntry, config: WatchdogConfig) -> datetime:
     """When the watchdog may act on it: the entry's own release-by, but never later than the
-    site's maximum; where the entry names none, that maximum (for a fence its own)."""
-    longest = config.max_fence_s if part is Part.FENCE else config.max_hold_s
-    latest = entry.at + timedelta(seconds=longest)
-    return latest if entry.release_by is None else min(entry.release_by, latest)
+    site's maximum. Where the entry names none: that maximum, for a fence the longest fence (a
+    fence's own release-by is not cut by it: lifted early it would let a late command through).
+    """
+    latest = entry.at + timedelta(seconds=config.max_hold_s)
+    if entry.release_by is not None:
+        return min(entry.release_by, latest)
+    return entry.at + timedelta(seconds=config.max_fence_s) if part is Part.FENCE else latest
 
 
 def held_by_us(entry: JournalEntry, view: JobView) -> bool:

@@ -20,7 +20,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import Field, dataclass, fields
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -43,6 +43,8 @@ LOG_BYTES = 4 * 1024 * 1024
 EX_OK, EX_FAILED, EX_CONFLICT, EX_CONFIG = 0, 1, 5, 78
 UP_GRACE_S = 30.0
 TIDY_EVERY_S = 3600.0
+REMEMBER_DAYS = 30
+"""How long the journal remembers which of a job's exclusions were its user's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,9 +306,10 @@ class Process:
             self._log.warning("no sign of life could be written: %s", error)
 
     def _tidy(self) -> None:
-        self._tidied_at = self._clock.now()
+        self._tidied_at = now = self._clock.now()
+        since = now - timedelta(days=REMEMBER_DAYS)
         try:
-            before, after = self._journal.compact(worth_keeping)
+            before, after = self._journal.compact(lambda entries: worth_keeping(entries, since))
             found = self._journal.read()
         except PortError as error:
             self._log.error("%s", error)

@@ -255,6 +255,12 @@ def test_a_fence_without_a_deadline_is_lifted_after_the_longest_fence() -> None:
     assert plan(owed, view=view, now=after(160)).planned
 
 
+def test_a_fence_is_never_lifted_before_its_own_time() -> None:
+    view = running(requeueable=False)
+    assert plan(fence(), view=view, now=after(399)) == Plan()
+    assert plan(fence(), view=view, now=after(400)).planned
+
+
 def test_a_window_past_its_deadline_is_ended() -> None:
     (action,) = actions(plan(entry(JournalKind.WINDOW), view=waiting()))
     assert (action.kind, action.start_now) == (ActionKind.UPDATE, True)
