@@ -175,7 +175,7 @@ def _of_pending(situation: Situation, view: JobView, now: datetime) -> Step:
     considered = _eligible(view, now) and view.reason not in _UNCONSIDERED
     done = exclusions.carried(situation, detail)
     if ours and not let_go_before(situation):
-        waiting = _log_still_read(situation, view, now)
+        waiting = _log_still_read(situation, now)
         if waiting is not None:
             return waiting
         unwanted = undo_if_revived(situation, view, now)
@@ -256,10 +256,10 @@ def _eligible(view: JobView, now: datetime) -> bool:
     return view.eligible_at is not None and view.eligible_at <= now
 
 
-def _log_still_read(situation: Situation, view: JobView, now: datetime) -> Wait | None:
-    """The next start truncates k's log: wait until it is read, but not for ever."""
-    drained = situation.progress.log_drained_at if situation.progress else None
-    if drained is not None and drained >= view.submitted_at:
+def _log_still_read(situation: Situation, now: datetime) -> Wait | None:
+    """The next start truncates k's log: wait until it is read, but not for ever. (The watcher
+    says that a log is read to its end only once its attempt is over.)"""
+    if situation.progress is not None and situation.progress.log_drained_at is not None:
         return None
     since = situation.pending_since or now
     limit = since + timedelta(seconds=situation.policy.drain_wait_s)

@@ -345,7 +345,7 @@ class Controller:
                 milestones=record.milestones_of(advice, done),
                 audit=(
                     record.audit_of_action(advice, done, result.ended_at),
-                    *record.audit_of_lost_log(situation, action, view, result.ended_at),
+                    *record.audit_of_lost_log(situation, action, result.ended_at),
                 ),
             )
         )

@@ -210,20 +210,19 @@ def audit_of_status(advice: Advice, status: Status) -> AuditEvent:
     )
 
 
-def audit_of_lost_log(
-    situation: Situation, action: Action, view: JobView, at: datetime
-) -> tuple[AuditEvent, ...]:
+def audit_of_lost_log(situation: Situation, action: Action, at: datetime) -> tuple[AuditEvent, ...]:
     """Say so where the successor is let go before k's log was read to its end."""
-    drained = situation.progress.log_drained_at if situation.progress else None
-    if not action.start_now or (drained is not None and drained >= view.submitted_at):
+    progress = situation.progress
+    if not action.start_now or (progress is not None and progress.log_drained_at is not None):
         return ()
+    read_at = progress.last_output_at if progress is not None else None
     return (
         audit(
             situation.advice,
             AuditKind.SEEN,
             "log.not_drained",
             at,
-            {"drainedAt": drained.isoformat() if drained else None},
+            {"lastOutputReadAt": read_at.isoformat() if read_at else None},
             level=AuditLevel.WARNING,
         ),
     )
