@@ -1,0 +1,1 @@
+"""The simulated Slurm, where it goes beyond the contract that the real one shares."""
