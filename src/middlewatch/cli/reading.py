@@ -338,26 +338,18 @@ def audit(
     limit: int,
     oldest: bool,
 ) -> None:
-    """Show the trail, oldest line first: of everything, or of one JOB (4711, 4711-1, a UUID)."""
+    """Show the trail, oldest line first: of one JOB (4711, 4711-1, a UUID), or of all jobs."""
     gateway = asking.gateway(session)
     query: dict[str, object] = {
         "eventType": type_,
         "eventProducer": producer,
         "eventLevel": level,
         "sortBy": "event_produced_at:asc" if oldest else "event_produced_at:desc",
-        **_audit_target(job),
     }
-    found: list[dict[str, Any]] = []
-    while len(found) < limit:
-        answer = gateway.get("/v1/audit/events", {**query, "limit": min(100, limit - len(found))})
-        items = answer.get("items") or []
-        found += items
-        follow = (answer.get("cursor") or {}).get("next")
-        if not items or not follow:
-            break
-        query["cursor"] = follow
-    if not oldest:
-        found.reverse()
+    targets = [_audit_target(job)] if job else [{"jobId": job_id} for job_id in _known(gateway)]
+    found = [event for target in targets for event in _events(gateway, query | target, limit)]
+    found.sort(key=lambda event: int(event.get("eventNumber") or 0))
+    found = found[:limit] if oldest else found[-limit:]
     if session.as_json:
         show.as_json({"events": found})
         return
@@ -368,9 +360,39 @@ def audit(
     )
 
 
-def _audit_target(job: str | None) -> dict[str, object]:
-    if job is None:
-        return {}
+def _known(gateway: asking.Gateway) -> list[str]:
+    """Every job number that is known: the API tells the trail of one job at a time."""
+    jobs = gateway.pages("/v1/jobs", "jobs", {}, "pageToken")
+    return list(dict.fromkeys(str(job.get("jobId") or "") for job in jobs if job.get("jobId")))
+
+
+def _events(
+    gateway: asking.Gateway, query: dict[str, object], limit: int
+) -> Iterable[dict[str, Any]]:
+    asked = dict(query)
+    count = 0
+    while count < limit:
+        asked["limit"] = min(100, limit - count)
+        answer = gateway.get("/v1/audit/events", asked)
+        items = answer.get("items") or []
+        yield from items
+        count += len(items)
+        follow = (answer.get("cursor") or {}).get("next")
+        if not items or not follow:
+            return
+        asked["cursor"] = follow
+
+
+def _whole(value: object) -> object:
+    """Numbers as they were: the API's payloads know only floating point."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, dict):
+        return {key: _whole(item) for key, item in value.items()}
+    return [_whole(item) for item in value] if isinstance(value, list) else value
+
+
+def _audit_target(job: str) -> dict[str, object]:
     if job.count("-") == 4:
         return {"heimdallJobId": job}
     job_id, hyphen, index = job.rpartition("-")
@@ -394,5 +416,5 @@ def _audit_row(event: Mapping[str, Any]) -> tuple[object, ...]:
         event.get("eventType") or "-",
         event.get("eventProducer") or "-",
         show.word(event.get("eventLevel"), "EVENT_LEVEL_").lower() or "info",
-        json.dumps(event.get("payload") or {}, ensure_ascii=False),
+        json.dumps(_whole(event.get("payload") or {}), ensure_ascii=False),
     )

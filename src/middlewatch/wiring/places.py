@@ -124,7 +124,7 @@ class Lock:
             holder = os.read(self._descriptor, 32).decode("ascii", "replace").strip()
             os.close(self._descriptor)
             raise AlreadyRunning(
-                f"a {role} (process {holder or 'unknown'}) already works on {path.parent}; stop it, "
+                f"`{role}` (process {holder or 'unknown'}) already works on {path.parent}; stop it, "
                 "or give this one another state directory (--state-dir)"
             ) from None
         os.ftruncate(self._descriptor, 0)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 HOUSEKEEPING_S = 2.0
 DRAIN_PAUSE_S = 0.3
+CLUSTER_NAME_S = 0.7
 
 
 class Role(StrEnum):
@@ -189,9 +190,14 @@ class Process:
         return hint
 
     def _cluster_name(self, parts: Parts) -> str:
+        """The owned cluster's name; at the first start its first answer is awaited, not long."""
         given = self._settings.deployment
-        kept = parts.store.note(f"cluster_name/{given.environment}")
-        return given.cluster_name or kept or ""
+        until = parts.clock.monotonic() + CLUSTER_NAME_S
+        while True:
+            name = given.cluster_name or parts.store.note(f"cluster_name/{given.environment}") or ""
+            if name or Role.CONTROLLER not in self._roles or parts.clock.monotonic() >= until:
+                return name
+            parts.clock.sleep(0.05)
 
     def ages(self) -> dict[str, float | None]:
         """Seconds since each loop's last completed tick; None for one that has completed none."""
