@@ -52,7 +52,9 @@ SILENT_HANG = "silent_hang"
 TAKES_OVER = frozenset({"afterany", "afternotok", "singleton"})
 """Dependencies that a failed end lets go: that job is then the successor."""
 
-REOPENABLE = frozenset({Reason.NOT_PERMITTED, Reason.ADVICE_EXPIRED})
+REOPENABLE = frozenset({Reason.NOT_PERMITTED, Reason.ADVICE_EXPIRED, Reason.TARGET_RUNNING})
+"""Outcomes that left the attempt as it was: new trouble of it is decided anew. (`TARGET_RUNNING`:
+training went on by itself before the restart, and may fail again.)"""
 
 
 def decide(inputs: DecisionInputs) -> Outcome:
@@ -102,7 +104,7 @@ def _standing(inputs: DecisionInputs) -> Refrain | None:
 
 
 def _reopens(advice: Advice, inputs: DecisionInputs) -> bool:
-    """Whether trouble came after a generation that was not permitted or expired.
+    """Whether trouble came after a generation that ended without touching the attempt.
 
     A switch of a mode is no trouble, and neither is a line that arrives late: the fact itself
     must be younger than the outcome, and the attempt must have been alive at the outcome.

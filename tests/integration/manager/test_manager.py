@@ -20,7 +20,7 @@ from middlewatch.model.optin import JobMode, OptIn
 from middlewatch.model.policy import Policy
 from middlewatch.model.scheduler import JobState, PartitionView
 from middlewatch.model.signal import Progress, SignalKind
-from middlewatch.ports.errors import Unreadable
+from middlewatch.ports.errors import Unreachable, Unreadable
 from middlewatch.ports.store import AuditFilter
 from middlewatch.remediation import RefrainBasis
 from middlewatch.services.manager.explain import explain
@@ -484,6 +484,55 @@ def test_an_attempt_that_moved_while_it_was_decided_about_is_decided_again(world
     assert report.advised == (FAILED.id,)
     (decision,) = store.decisions(FAILED.id)
     assert inputs_of(decision).attempt.reason == "moved"
+
+
+def test_a_store_that_fails_in_the_middle_loses_nothing(world: World) -> None:
+    targets = [ended(EndedBy.FAILURE, job_id=str(n)) for n in range(3)]
+    for target in targets:
+        world.put(target, exception(20, of=target), end_signal(30, of=target))
+    store = world.store
+    calls = []
+
+    class Failing:
+        """The store, whose second write gets no answer."""
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(store, name)
+
+        def apply(self, change: Change) -> object:
+            calls.append(change)
+            if len(calls) == 2:
+                # It may have been written, and here it was.
+                store.apply(change)
+                raise Unreachable("the disk is full")
+            return store.apply(change)
+
+    manager = Manager(
+        store=Failing(),  # type: ignore[arg-type]
+        scheduler=world.scheduler,
+        deployment=deployment(),
+        policy=Policy(),
+    )
+    with pytest.raises(Unreachable):
+        manager.tick(at(31))
+    assert store.note(CURSOR) is None
+    manager.tick(at(32))
+    assert [len(store.decisions(target.id)) for target in targets] == [1, 1, 1]
+    assert [world.advice(target).generation for target in targets] == [1, 1, 1]
+
+
+def test_a_program_that_went_on_before_the_restart_can_fail_again(world: World) -> None:
+    running = world.put(attempt(), watchdog(0), GRACE)
+    world.tick(51)
+    world.see(signal(SignalKind.RECOVERED, 52))
+    world.tick(52)
+    world.report(running, Disposition.ABANDONED, Reason.TARGET_RUNNING, at(53))
+    world.tick(60)
+    assert world.advice(running).generation == 1
+    world.see(watchdog(100), signal(SignalKind.NO_PROGRESS_AFTER_FAILURE, 150))
+    world.tick(151)
+    advice = world.advice(running)
+    assert (advice.generation, advice.active) == (2, True)
 
 
 def test_a_flood_of_attempts_is_worked_off_in_turns(world: World) -> None:

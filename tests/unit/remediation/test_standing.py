@@ -118,9 +118,9 @@ def test_an_end_in_failure_after_it_is_new_trouble() -> None:
     assert advised(decide(made)).decided_anew
 
 
-def test_expired_advice_is_decided_anew_only_for_new_trouble() -> None:
-    expired = status(Disposition.ABANDONED, Reason.ADVICE_EXPIRED)
-    standing = advice(attempt(), expired)
+@pytest.mark.parametrize("reason", [Reason.ADVICE_EXPIRED, Reason.TARGET_RUNNING])
+def test_what_left_the_attempt_alone_is_decided_anew_only_for_new_trouble(reason: Reason) -> None:
+    standing = advice(attempt(), status(Disposition.ABANDONED, reason))
     old = inputs(attempt(), exception(0), GRACE, existing=standing)
     assert ground(old) is RefrainBasis.DECIDED_ALREADY
     new = inputs(attempt(), exception(0), GRACE, exception(50), existing=standing)
