@@ -16,14 +16,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import assert_never
 
-from middlewatch.model.advice import (
-    Advice,
-    DecisionBasis,
-    DesiredState,
-    Disposition,
-    Intent,
-    Reason,
-)
+from middlewatch.model.advice import DecisionBasis, DesiredState, Intent
 from middlewatch.model.attempt import AttemptEnd, EndedBy
 from middlewatch.model.gates import GateName, Gates
 from middlewatch.model.optin import JobMode
@@ -36,25 +29,21 @@ from middlewatch.remediation.outcome import (
     Advise,
     Budget,
     Dropped,
-    Exclusions,
     Outcome,
     Refrain,
     RefrainBasis,
 )
+from middlewatch.remediation.standing import standing
+from middlewatch.remediation.words import about_nodes, cancelled_by, explanation, how_it_ended
 
 WAIT_FOR_PARTITIONS = timedelta(seconds=10)
 """How long a decision that wants to exclude a node waits for a scheduler that does not say what
 its partitions can spare."""
 
 NO_FAULT = frozenset({"cannot_read", "vanished"})
-SILENT_HANG = "silent_hang"
 
 TAKES_OVER = frozenset({"afterany", "afternotok", "singleton"})
 """Dependencies that a failed end lets go: that job is then the successor."""
-
-REOPENABLE = frozenset({Reason.NOT_PERMITTED, Reason.ADVICE_EXPIRED, Reason.TARGET_RUNNING})
-"""Outcomes that left the attempt as it was: new trouble of it is decided anew. (`TARGET_RUNNING`:
-training went on by itself before the restart, and may fail again.)"""
 
 
 def decide(inputs: DecisionInputs) -> Outcome:
@@ -72,53 +61,12 @@ def decide(inputs: DecisionInputs) -> Outcome:
         )
     if inputs.issue.failure_class in NO_FAULT:
         return Refrain(RefrainBasis.NO_FAILURE, "The issue is no failure of the attempt.")
-    standing = _standing(inputs)
-    if standing is not None:
-        return standing
+    settled = standing(inputs)
+    if settled is not None:
+        return settled
     if attempt.end is None:
         return _while_it_lives(inputs)
     return _after_its_end(inputs, attempt.end)
-
-
-# -- what stands already ----------------------------------------------------------------------
-
-
-def _standing(inputs: DecisionInputs) -> Refrain | None:
-    """Why the advice that exists settles the matter, or None where it may be revised."""
-    advice = inputs.existing
-    if advice is None:
-        return None
-    if advice.basis in {DecisionBasis.PERSON, DecisionBasis.DAG}:
-        return Refrain(
-            RefrainBasis.ANOTHER_DECISION_STANDS,
-            f"Generation {advice.generation} was decided by {advice.basis.value}.",
-        )
-    if advice.active or _reopens(advice, inputs):
-        return None
-    status = advice.status
-    how = "" if status is None else f" as {status.disposition.value} {status.reason.value}"
-    return Refrain(
-        RefrainBasis.DECIDED_ALREADY,
-        f"Generation {advice.generation} ended{how}, and no new trouble came after it.",
-    )
-
-
-def _reopens(advice: Advice, inputs: DecisionInputs) -> bool:
-    """Whether trouble came after a generation that ended without touching the attempt.
-
-    A switch of a mode is no trouble, and neither is a line that arrives late: the fact itself
-    must be younger than the outcome, and the attempt must have been alive at the outcome.
-    """
-    status = advice.status
-    if status is None or status.disposition is not Disposition.ABANDONED:
-        return False
-    if status.reason not in REOPENABLE:
-        return False
-    end = inputs.attempt.end
-    if end is not None and (end.at or end.learned_at) <= status.observed_at:
-        return False
-    news = inputs.witnesses.news_at
-    return news is not None and news > status.observed_at
 
 
 # -- the attempt lives ------------------------------------------------------------------------
@@ -196,7 +144,7 @@ def _after_its_end(inputs: DecisionInputs, end: AttemptEnd) -> Outcome:
     policy = inputs.policy
     match end.by:
         case EndedBy.FAILURE | EndedBy.OUT_OF_MEMORY:
-            return _ended(inputs, DecisionBasis.ATTEMPT_ENDED_IN_FAILURE, _how(end))
+            return _ended(inputs, DecisionBasis.ATTEMPT_ENDED_IN_FAILURE, how_it_ended(end))
         case EndedBy.NODE_FAILURE:
             return _ended(inputs, DecisionBasis.NODE_FAILURE, "A node failed under it.")
         case EndedBy.LAUNCH:
@@ -212,17 +160,23 @@ def _after_its_end(inputs: DecisionInputs, end: AttemptEnd) -> Outcome:
             return Refrain(RefrainBasis.COMPLETED, "The attempt completed: nothing to restart.")
         case EndedBy.OWNER | EndedBy.OPERATOR | EndedBy.SOMEBODY:
             if policy.restart_after_person_cancelled:
-                return _ended(inputs, DecisionBasis.ATTEMPT_ENDED_IN_FAILURE, _how(end), end.state)
-            return Refrain(RefrainBasis.CANCELLED_BY_PERSON, _cancelled(end.by))
+                return _ended(
+                    inputs, DecisionBasis.ATTEMPT_ENDED_IN_FAILURE, how_it_ended(end), end.state
+                )
+            return Refrain(RefrainBasis.CANCELLED_BY_PERSON, cancelled_by(end.by))
         case EndedBy.PREEMPTION:
             if policy.restart_on_preemption:
-                return _ended(inputs, DecisionBasis.ATTEMPT_ENDED_IN_FAILURE, _how(end), end.state)
+                return _ended(
+                    inputs, DecisionBasis.ATTEMPT_ENDED_IN_FAILURE, how_it_ended(end), end.state
+                )
             return Refrain(
                 RefrainBasis.PREEMPTED, "Pre-empted: it made room for others by the site's rules."
             )
         case EndedBy.TIME_LIMIT:
             if policy.restart_on_time_limit:
-                return _ended(inputs, DecisionBasis.ATTEMPT_ENDED_IN_FAILURE, _how(end), end.state)
+                return _ended(
+                    inputs, DecisionBasis.ATTEMPT_ENDED_IN_FAILURE, how_it_ended(end), end.state
+                )
             return Refrain(
                 RefrainBasis.TIME_LIMIT,
                 "It used up its time limit, and the policy leaves it there.",
@@ -286,7 +240,7 @@ def _requeued(inputs: DecisionInputs) -> Outcome:
         return Refrain(
             RefrainBasis.REQUEUED_ALREADY,
             "It has been requeued already, and no node can be excluded. "
-            + _about_nodes(outcome.exclusions),
+            + about_nodes(outcome.exclusions),
         )
     return outcome
 
@@ -342,7 +296,7 @@ def _restart(
         may_restart_after=may_restart_after,
         failure_class=inputs.issue.failure_class,
         issue_ids=(inputs.issue.id,),
-        explanation=_explanation(inputs, ground, exclusions, budgets),
+        explanation=explanation(inputs, ground, exclusions, budgets),
     )
     anew = inputs.existing is not None and not inputs.existing.active
     return Advise(intent, budgets, exclusions, decided_anew=anew)
@@ -377,50 +331,3 @@ def _forbidden(inputs: DecisionInputs, budgets: tuple[Budget, ...]) -> Refrain |
             budgets,
         )
     return None
-
-
-def _explanation(
-    inputs: DecisionInputs, ground: str, exclusions: Exclusions, budgets: tuple[Budget, ...]
-) -> str:
-    if inputs.existing is not None and ground == inputs.existing.explanation:
-        # The restart is under way and its ground stands; only what is new is added to it.
-        new = sorted(set(exclusions.nodes) - set(inputs.existing.exclusions))
-        return f"{ground} Late evidence adds {', '.join(new)}." if new else ground
-    parts = [ground, inputs.verdict.explanation, _about_nodes(exclusions)]
-    repeated = next((b for b in budgets if b.applies and b.used and b.note), None)
-    if repeated is not None:
-        parts.append(
-            f"{repeated.name.value}: {repeated.used} of {repeated.limit} used ({repeated.note})."
-        )
-    closed = inputs.gates.first_closed()
-    if closed is not None or not inputs.gates.open:
-        why = "no gate was read" if closed is None else f"{closed.name.value} ({closed.detail})"
-        parts.append(f"Would have: not permitted by {why}.")
-    return " ".join(part for part in parts if part)
-
-
-def _about_nodes(exclusions: Exclusions) -> str:
-    parts: list[str] = []
-    if exclusions.nodes:
-        parts.append(f"Excludes {', '.join(exclusions.nodes)}.")
-    told = [d for d in exclusions.dropped if d.why is not Dropped.EXCLUDED_BY_USER]
-    if told:
-        shown = ", ".join(f"{d.node} ({d.why.value})" for d in told[:8])
-        parts.append(f"Not excluded all the same: {shown}.")
-    if exclusions.note:
-        parts.append(f"{exclusions.note[0].upper()}{exclusions.note[1:]}.")
-    return " ".join(parts)
-
-
-def _how(end: AttemptEnd) -> str:
-    code = "" if end.exit_code is None else f", exit code {end.exit_code}"
-    signal = "" if not end.exit_signal else f", signal {end.exit_signal}"
-    return f"Ended {end.state.value}{code}{signal}."
-
-
-def _cancelled(by: EndedBy) -> str:
-    who = {
-        EndedBy.OWNER: "its owner",
-        EndedBy.OPERATOR: "an operator",
-    }.get(by, "somebody (accounting has not said who)")
-    return f"Cancelled by {who}: a person's decision stands."
