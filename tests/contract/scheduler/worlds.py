@@ -54,6 +54,10 @@ class World(Protocol):
     def hold_by_operator(self, job_id: str) -> None: ...
     def cancel_by_owner(self, job_id: str) -> None: ...
     def let_pass(self, seconds: float) -> None: ...
+    def hang(self) -> None:
+        """slurmctld holds its ports and answers nothing until `go_on`."""
+
+    def go_on(self) -> None: ...
 
 
 class Simulated:
@@ -61,7 +65,8 @@ class Simulated:
 
     def __init__(self, release: str = "22.05.8") -> None:
         self.cluster = SimulatedCluster(SimulatedConfig(release=release))
-        self.scheduler: Scheduler = SimulatedScheduler(self.cluster, HERE)
+        self._port = SimulatedScheduler(self.cluster, HERE)
+        self.scheduler: Scheduler = self._port
         self.nodes = self.cluster.config.nodes
         self.release = self.cluster.config.release_number
 
@@ -106,6 +111,12 @@ class Simulated:
 
     def let_pass(self, seconds: float) -> None:
         self.cluster.advance(self.cluster.now + timedelta(seconds=seconds))
+
+    def hang(self) -> None:
+        self._port.faults.hung = True
+
+    def go_on(self) -> None:
+        self._port.thaw()
 
 
 class Real:
@@ -163,6 +174,12 @@ class Real:
 
     def let_pass(self, seconds: float) -> None:
         time.sleep(seconds)
+
+    def hang(self) -> None:
+        self.lab.freeze("slurmctld")
+
+    def go_on(self) -> None:
+        self.lab.thaw("slurmctld")
 
 
 def seen(world: World, job_id: str) -> JobView | None:

@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from middlewatch.adapters.slurm.listing import Row
 from middlewatch.adapters.slurm.outputs import Naming, output_path
+from middlewatch.adapters.slurm.words import from_epoch
 from middlewatch.model.scheduler import JobDetail, JobState
 from middlewatch.ports.errors import Unreadable
 
@@ -126,7 +126,7 @@ def from_json(text: str, job_id: str, expand: Expand) -> JobDetail:
     requeue = job.get("requeue")
     return JobDetail(
         job_id=job_id,
-        submitted_at=None if submitted is None else datetime.fromtimestamp(submitted, UTC),
+        submitted_at=None if submitted is None else from_epoch(submitted),
         comment=_text(job, "comment"),
         name=name,
         work_dir=work_dir,

@@ -9,6 +9,7 @@ one, with exit code 0, while slurmctld is down), so the header is asked for and 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
@@ -172,9 +173,16 @@ def _ended_at(text: str, state: str, flags: frozenset[JobFlag]) -> datetime | No
     return None if state in {"PENDING", "RUNNING", "SUSPENDED"} or flags else when
 
 
+_NUMBER = re.compile(r"([0-9]{1,9})(?:\.([0-9]{1,3}))?(K?)")
+
+
 def _count(text: str) -> int:
     # A range such as 2-4 while the job waits: what it needs at least.
     first = text.split("-", maxsplit=1)[0]
     if not first or text in NOTHING:
         return 0
-    return int(float(first[:-1]) * 1024) if first[-1:] == "K" else int(first)
+    match = _NUMBER.fullmatch(first)
+    if match is None:
+        raise Unreadable(f"{text[:40]!r} is no number of nodes")
+    whole, part, thousands = match.groups()
+    return int(float(f"{whole}.{part or 0}") * 1024) if thousands else int(whole)

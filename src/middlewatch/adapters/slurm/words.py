@@ -74,9 +74,16 @@ def moment(text: str) -> datetime | None:
     """
     if text in NOTHING:
         return None
-    if not (text.isascii() and text.isdigit()) or len(text) > 12:
+    if not (text.isascii() and text.isdigit()):
         raise Unreadable(f"{text[:40]!r} is not a time in seconds since the epoch")
-    return datetime.fromtimestamp(int(text), UTC)
+    return from_epoch(int(text) if len(text) <= 12 else -1)
+
+
+def from_epoch(seconds: int) -> datetime:
+    """That moment. Raises `Unreadable` for one that no calendar has."""
+    if not 0 <= seconds < 253_402_300_800:
+        raise Unreadable(f"{str(seconds)[:40]} is not a time in seconds since the epoch")
+    return datetime.fromtimestamp(seconds, UTC)
 
 
 _DURATION = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)")
@@ -91,13 +98,16 @@ def duration_s(text: str) -> int | None:
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
+_DIGITS = re.compile(r"[0-9]{1,10}")
+
+
 def exit_status(text: str) -> tuple[int | None, int | None]:
     """Exit code and signal: ``code:signal`` (newer releases) or one raw wait status (22.05).
 
     Raises `Unreadable` for anything else.
     """
     code, colon, signal = text.partition(":")
-    if not (code.isascii() and code.isdigit()) or (colon and not signal.isdigit()):
+    if not _DIGITS.fullmatch(code) or (colon and not _DIGITS.fullmatch(signal)):
         raise Unreadable(f"{text[:40]!r} is not an exit code")
     if colon:
         return int(code), int(signal) or None
