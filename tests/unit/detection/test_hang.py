@@ -1,0 +1,303 @@
+"""When silence means something."""
+
+from __future__ import annotations
+
+from middlewatch.detection.hang import grace_s, quantile, silence_limit_s
+from middlewatch.model.policy import Policy
+from middlewatch.model.scheduler import JobState
+from middlewatch.model.signal import SignalKind, SourceKind
+from tests.unit.detection.given import (
+    BAR,
+    CASCADE,
+    CRASH,
+    EVALUATION,
+    LAUNCHER,
+    RESTARTING,
+    SAVED,
+    SAVING,
+    SHUTDOWN,
+    STEP,
+    WATCHDOG,
+    Story,
+    attempt,
+    ended,
+    hit,
+)
+
+
+def familiar(every: float = 1.0) -> tuple[Story, float]:
+    """A job that has stepped at a steady pace and has shown how long it saves."""
+    story = Story()
+    story.steps(1, 30, 0, every)
+    story.look(30 * every, hit(SAVING, step=30))
+    story.look(30 * every + 2, hit(SAVED, step=30))
+    last = story.steps(31, 40, 31 * every + 2, every)
+    return story, last
+
+
+def test_quantile_is_a_value_that_was_seen() -> None:
+    assert quantile((1.0, 2.0, 3.0, 4.0, 100.0), 0.5) == 3.0
+    assert quantile((1.0, 2.0), 1.0) == 2.0
+    assert quantile((), 0.9) == 0.0
+
+
+def test_silence_beyond_the_limit_is_an_alarm() -> None:
+    story, last = familiar()
+    assert story.look(last + 59) == []
+    (signal,) = story.look(last + 61)
+    assert signal.kind is SignalKind.SILENCE
+    assert signal.source.kind is SourceKind.CLOCK
+    assert signal.step == 40
+    assert signal.value == 61
+
+
+def test_silence_is_told_once() -> None:
+    story, last = familiar()
+    story.look(last + 100)
+    assert story.look(last + 1000) == []
+
+
+def test_slow_job_has_a_long_limit() -> None:
+    story, last = familiar(every=100.0)
+    assert story.look(last + 400) == []
+    assert [s.kind for s in story.look(last + 600)] == [SignalKind.SILENCE]
+
+
+def test_limit_includes_the_longest_pause_that_the_job_has_shown() -> None:
+    story = Story()
+    last = story.steps(1, 20, 0)
+    story.look(last + 1, hit(SAVING, step=20))
+    story.look(last + 200, hit(SAVED, step=20), hit(STEP, step=21))
+    assert silence_limit_s(story.state, story.policy) >= 400
+
+
+def test_job_that_has_never_paused_is_given_more_time() -> None:
+    story = Story()
+    last = story.steps(1, 30, 0)
+    assert story.look(last + 200) == []
+    assert len(story.look(last + 301)) == 1
+
+
+def test_unfamiliar_evaluation_may_take_long() -> None:
+    story = Story()
+    last = story.steps(1, 30, 0)
+    story.look(last + 1, hit(EVALUATION))
+    assert story.look(last + 1200) == []
+    assert len(story.look(last + 1900)) == 1
+
+
+def test_familiar_evaluation_may_take_a_few_times_its_usual_length() -> None:
+    story = Story()
+    story.steps(1, 30, 0)
+    story.look(30, hit(EVALUATION))
+    story.look(130, hit(STEP, step=31))
+    last = story.steps(32, 100, 131)
+    story.look(last + 1, hit(EVALUATION))
+    assert story.look(last + 250) == []
+    assert len(story.look(last + 400)) == 1
+
+
+def test_before_the_first_step_another_limit_holds() -> None:
+    story = Story()
+    assert story.look(1700) == []
+    assert len(story.look(1801)) == 1
+
+
+def test_output_before_the_first_step_is_life() -> None:
+    story = Story()
+    story.look(1700, hit(CASCADE))
+    assert story.look(1900) == []
+
+
+def test_few_steps_are_no_habit() -> None:
+    story = Story()
+    story.steps(1, 2, 0)
+    assert silence_limit_s(story.state, story.policy) == 1800
+
+
+def test_finished_training_may_be_silent() -> None:
+    story, last = familiar()
+    story.look(last + 1, hit(SHUTDOWN))
+    assert story.look(last + 900) == []
+
+
+def test_total_that_was_reached_is_an_end() -> None:
+    story = Story()
+    story.steps(990, 1000, 0)
+    assert story.look(1000) == []
+
+
+def test_site_may_lower_the_floor() -> None:
+    story = Story(policy=Policy(silence_floor_s=4.0))
+    last = story.steps(1, 30, 0, every=0.5)
+    assert len(story.look(last + 21)) == 1
+
+
+def test_silence_of_a_suspended_job_means_nothing() -> None:
+    story, last = familiar()
+    story.attempt = attempt(state=JobState.SUSPENDED)
+    assert story.look(last + 1000) == []
+    story.attempt = attempt()
+    assert story.look(last + 1001) == []
+
+
+def test_silence_of_a_completing_job_means_nothing() -> None:
+    story, last = familiar()
+    story.attempt = attempt(completing=True)
+    assert story.look(last + 1000) == []
+
+
+def test_silence_of_an_ended_job_means_nothing() -> None:
+    story, last = familiar()
+    story.attempt = ended()
+    assert story.look(last + 1000) != []
+    assert SignalKind.SILENCE not in story.kinds()
+
+
+def test_nothing_is_concluded_from_files_that_were_not_read_to_their_end() -> None:
+    story, last = familiar()
+    assert story.look(last + 1000, caught_up=False) == []
+
+
+def test_step_after_a_silence_is_a_recovery() -> None:
+    story, last = familiar()
+    story.look(last + 100)
+    (signal,) = story.look(last + 110, hit(STEP, step=41))
+    assert signal.kind is SignalKind.RECOVERED
+
+
+def test_second_silence_is_an_alarm_of_its_own_at_a_longer_limit() -> None:
+    story, last = familiar()
+    story.look(last + 100)
+    story.look(last + 110, hit(STEP, step=41))
+    again = story.steps(42, 60, last + 111)
+    assert story.look(again + 100) == []
+    assert [s.kind for s in story.look(again + 300)] == [SignalKind.SILENCE]
+
+
+def test_failure_line_without_progress_for_the_grace_is_evidence() -> None:
+    story, last = familiar()
+    story.look(last + 1, hit(CRASH))
+    assert story.look(last + 30) == []
+    (signal,) = story.look(last + 40)
+    assert signal.kind is SignalKind.NO_PROGRESS_AFTER_FAILURE
+    assert signal.failure_class == "gpu_ecc_uncorrectable"
+
+
+def test_evidence_is_given_once() -> None:
+    story, last = familiar()
+    story.look(last + 1, hit(CRASH))
+    story.look(last + 40)
+    assert story.look(last + 4000) == []
+
+
+def test_watchdogs_hang_message_is_followed_by_the_same_evidence() -> None:
+    story, last = familiar()
+    story.look(last + 1, hit(WATCHDOG))
+    (signal,) = story.look(last + 60)
+    assert signal.kind is SignalKind.NO_PROGRESS_AFTER_FAILURE
+    assert "watchdog" in signal.detail
+
+
+def test_launchers_report_is_followed_by_the_same_evidence() -> None:
+    story, last = familiar()
+    story.look(last + 1, hit(LAUNCHER))
+    assert [s.kind for s in story.look(last + 60)] == [SignalKind.NO_PROGRESS_AFTER_FAILURE]
+
+
+def test_cascade_line_alone_arms_nothing() -> None:
+    story, last = familiar()
+    story.look(last + 1, hit(CASCADE))
+    assert story.look(last + 45) == []
+
+
+def test_silence_alone_never_becomes_that_evidence() -> None:
+    story, last = familiar()
+    story.look(last + 100_000)
+    assert SignalKind.NO_PROGRESS_AFTER_FAILURE not in story.kinds()
+
+
+def test_two_steps_after_a_failure_line_are_a_recovery() -> None:
+    story, last = familiar()
+    story.look(last + 1, hit(CRASH))
+    assert story.look(last + 2, hit(STEP, step=41)) == []
+    (signal,) = story.look(last + 3, hit(STEP, step=42))
+    assert signal.kind is SignalKind.RECOVERED
+    assert story.look(last + 50) == []
+
+
+def test_one_step_of_a_rank_that_was_ahead_is_no_recovery() -> None:
+    story, last = familiar()
+    story.look(last + 1, hit(CRASH))
+    story.look(last + 2, hit(STEP, step=41))
+    assert [s.kind for s in story.look(last + 60)] == [SignalKind.NO_PROGRESS_AFTER_FAILURE]
+
+
+def test_bar_repainted_by_a_dying_process_is_neither_step_nor_recovery() -> None:
+    story = Story()
+    for step in range(1, 31):
+        story.look(step, hit(BAR, step=step, total=1000))
+    story.look(31, hit(CRASH))
+    assert story.look(32, hit(BAR, step=34, total=1000)) == []
+    assert story.state.progress.last_step == 30
+
+
+def test_job_that_starts_again_inside_recovers_with_its_second_step() -> None:
+    story, last = familiar()
+    story.look(last + 1, hit(CRASH))
+    story.look(last + 20, hit(STEP, step=31))
+    assert [s.kind for s in story.look(last + 21, hit(STEP, step=32))] == [SignalKind.RECOVERED]
+
+
+def test_grace_covers_another_start_up() -> None:
+    story = Story()
+    story.look(200, hit(STEP, step=1))
+    last = story.steps(2, 40, 201)
+    story.look(last + 1, hit(CRASH))
+    assert grace_s(story.state, story.policy) == 300
+
+
+def test_grace_is_longer_where_the_launcher_says_that_it_restarts() -> None:
+    story, last = familiar()
+    story.look(last + 1, hit(CRASH))
+    before = grace_s(story.state, story.policy)
+    story.look(last + 2, hit(RESTARTING))
+    assert grace_s(story.state, story.policy) > before
+
+
+def test_grace_has_an_upper_bound() -> None:
+    story = Story()
+    story.look(90_000, hit(STEP, step=1))
+    story.steps(2, 40, 90_001)
+    assert grace_s(story.state, story.policy) == 600
+
+
+def test_program_that_prints_no_steps_but_prints_is_not_proven_stuck() -> None:
+    story = Story()
+    story.look(10, hit(CRASH))
+    for minute in range(1, 60):
+        story.look(10 + 60 * minute, hit(CASCADE))
+    assert SignalKind.NO_PROGRESS_AFTER_FAILURE not in story.kinds()
+
+
+def test_program_that_fails_before_its_first_step_and_falls_silent_is() -> None:
+    story = Story()
+    story.look(10, hit(CRASH))
+    assert story.look(300) == []
+    assert [s.kind for s in story.look(320)] == [SignalKind.NO_PROGRESS_AFTER_FAILURE]
+
+
+def test_ended_attempt_needs_no_such_evidence() -> None:
+    story, last = familiar()
+    story.look(last + 1, hit(CRASH))
+    story.attempt = ended()
+    story.look(last + 100)
+    assert SignalKind.NO_PROGRESS_AFTER_FAILURE not in story.kinds()
+
+
+def test_second_failure_after_a_recovery_is_judged_anew() -> None:
+    story, last = familiar()
+    story.look(last + 1, hit(CRASH))
+    again = story.steps(41, 60, last + 2)
+    story.look(again + 1, hit(CRASH))
+    assert [s.kind for s in story.look(again + 60)] == [SignalKind.NO_PROGRESS_AFTER_FAILURE]
