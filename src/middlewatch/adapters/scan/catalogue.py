@@ -65,6 +65,7 @@ def options() -> re2.Options:
     """How every pattern is compiled: bytes as Latin-1, so that no input can be invalid."""
     chosen = re2.Options()
     chosen.encoding = re2.Options.Encoding.LATIN1
+    chosen.never_nl = True  # a class like \s or [^x] must not reach into the next line
     chosen.log_errors = False
     chosen.max_mem = 256 << 20
     return chosen
