@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from middlewatch.ports.errors import PortError
 from middlewatch.ports.scheduler import Scheduler
+from middlewatch.reconciliation.holds import standing
 from middlewatch.wiring import build, places
 from middlewatch.wiring.loading import Loaded
 from middlewatch.wiring.parts import Late, Ownership, Parts, made
@@ -280,7 +281,7 @@ class Process:
 
     def _parts_hold(self) -> bool:
         try:
-            return self._parts is not None and bool(self._parts.journal.entries())
+            return self._parts is not None and bool(standing(self._parts.journal.entries()))
         except PortError:
             return True
 
