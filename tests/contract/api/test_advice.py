@@ -97,7 +97,7 @@ def test_report_is_recorded_with_its_line_of_the_trail(api: Api) -> None:
         "reporter": "admin",
     }
     event = api.get("/v1/audit/events", heimdallJobId=ATTEMPT.id)["items"][-1]
-    assert event["eventType"] == "reconciliation_status"
+    assert event["eventType"] == "advice.outcome"
     assert event["payload"]["reason"] == "DESIRED_STATE_OBSERVED"
 
 

@@ -285,6 +285,20 @@ def test_upsert_does_not_overwrite_what_the_watcher_saw(api: Api) -> None:
     assert job["nodes"] == ["gpu-001", "gpu-002"]
 
 
+def test_nobody_can_tell_a_later_attempt_of_a_job_that_the_watcher_sees(api: Api) -> None:
+    api.store.apply(Change(attempts=(ATTEMPT,)))
+    told = {
+        "workflowId": "w",
+        "jobId": "12345",
+        "attemptIndex": 1,
+        "submitTime": "2026-09-23T13:30:00Z",
+    }
+    status, body = api.call("POST", "/v1/jobs", told)
+    assert (status, body["code"]) == (409, 9)
+    assert "watched here" in body["message"]
+    assert len(api.get("/v1/jobs")["jobs"]) == 1
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [

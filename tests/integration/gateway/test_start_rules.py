@@ -46,7 +46,7 @@ def test_other_addresses_need_tls_or_the_word_that_a_proxy_does_it(host: str) ->
 
 def test_certificate_and_key_are_needed_together() -> None:
     assert "tls_key is missing" in start_problems(Listen(tls_certificate="c"))[0]
-    assert "tls_certificate is missing" in start_problems(Listen(tls_key="k"))[0]
+    assert "tls_cert is missing" in start_problems(Listen(tls_key="k"))[0]
 
 
 def test_insecure_goes_with_loopback_and_monitor_only() -> None:

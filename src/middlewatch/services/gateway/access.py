@@ -175,18 +175,18 @@ def start_problems(listen: Listen) -> tuple[str, ...]:
     found = []
     local = is_loopback(listen.host)
     if not listen.host:
-        found.append("gateway.host is empty; give an address, such as 127.0.0.1")
+        found.append("gateway.bind is empty; give an address, such as 127.0.0.1")
     for name, port in (("port", listen.port), ("grpc_port", listen.grpc_port)):
         if port is not None and not 0 <= port <= 65535:
             found.append(f"gateway.{name} is {port}; a port lies between 0 and 65535")
     if (listen.tls_certificate is None) is not (listen.tls_key is None):
-        missing = "tls_key" if listen.tls_key is None else "tls_certificate"
+        missing = "tls_key" if listen.tls_key is None else "tls_cert"
         found.append(f"TLS needs a certificate and its key; gateway.{missing} is missing")
     has_tls = listen.tls_certificate is not None and listen.tls_key is not None
     if not local and not has_tls and not listen.tls_terminated_elsewhere:
         found.append(
-            f"{listen.host} can be reached from other machines and needs TLS: give tls_certificate "
-            "and tls_key, say --tls-terminated-elsewhere if a proxy does it, or listen on 127.0.0.1"
+            f"{listen.host} can be reached from other machines and needs TLS: give --tls-cert and "
+            "--tls-key, say --tls-terminated-elsewhere if a proxy does it, or listen on 127.0.0.1"
         )
     if listen.insecure and not local:
         found.append(

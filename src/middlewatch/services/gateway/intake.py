@@ -13,7 +13,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from middlewatch.contract import choices, mapping
-from middlewatch.contract.errors import ApiError, invalid
+from middlewatch.contract.errors import ApiError, Code, invalid
 from middlewatch.contract.gen.heimdall.v1 import heimdall_pb2
 from middlewatch.contract.gen.middlewatch.v1 import middlewatch_pb2 as wire
 from middlewatch.contract.values import in_text, in_texts, in_time_after_1970, in_word
@@ -43,7 +43,7 @@ from middlewatch.services.gateway.writes import until_settled
 API = "api"
 """``Attempt.source`` of an attempt that only the API has told us of."""
 _POSTABLE = (SignalKind.EXTERNAL, SignalKind.SECOND_WITNESS)
-CLOCKS_APART = timedelta(minutes=5)
+CLOCKS_APART = timedelta(seconds=10)
 """How far a sender's clock may be ahead of ours."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -76,6 +76,7 @@ class Intake:
             known = self._find(request)
             if known is None:
                 after = _created(request, told, self._cluster(request), now)
+                self._check_watched(after)
             else:
                 after = _updated(known, request, told, now)
                 if _same(known, after):
@@ -116,6 +117,22 @@ class Intake:
             at = _submitted(request)
             matching = [attempt for attempt in matching if attempt.submitted_at == at]
         return matching[-1] if matching else None
+
+    def _check_watched(self, attempt: Attempt) -> None:
+        """Of a job that the watcher sees, the scheduler alone names the attempts: one told by
+        somebody else, and newer, would pass for the job's present. Raises `ApiError`."""
+        newer_than = [
+            other.submitted_at
+            for other in self._store.attempts_of_job(attempt.cluster, attempt.job_id)
+            if other.source != API
+        ]
+        if newer_than and attempt.submitted_at > min(newer_than):
+            raise ApiError(
+                Code.FAILED_PRECONDITION,
+                f"job {attempt.job_id} is watched here, and its scheduler has shown no attempt "
+                f"submitted at {attempt.submitted_at.isoformat()}; name one of its attempts by "
+                "heimdallJobId, or by jobId and attemptIndex",
+            )
 
     # signals
 
@@ -283,7 +300,7 @@ def _same(before: Attempt, after: Attempt) -> bool:
 def _upsert_event(attempt: Attempt, caller: Caller, now: datetime, *, new: bool) -> AuditEvent:
     return AuditEvent(
         kind=AuditKind.SEEN,
-        type="attempt_told" if new else "attempt_updated",
+        type="attempt.told" if new else "attempt.updated",
         producer="gateway",
         happened_at=now,
         learned_at=now,
@@ -338,7 +355,7 @@ def _signal(
 def _signal_event(signal: Signal, attempt: Attempt, now: datetime) -> AuditEvent:
     return AuditEvent(
         kind=AuditKind.SEEN,
-        type="signal_posted",
+        type="signal.posted",
         producer="gateway",
         happened_at=signal.happened_at,
         learned_at=now,

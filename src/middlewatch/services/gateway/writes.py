@@ -21,6 +21,7 @@ from middlewatch.model.advice import (
     CONVERGED_REASONS,
     Advice,
     Disposition,
+    Reason,
     RefusedReport,
     Status,
     reported,
@@ -159,7 +160,7 @@ class _Writes:
         what = kind.value if kind is not None else action.value if action is not None else ""
         event = AuditEvent(
             kind=AuditKind.DONE,
-            type="milestone",
+            type="milestone.recorded",
             producer="gateway",
             happened_at=at,
             learned_at=now,
@@ -267,14 +268,14 @@ def _check_reason(status: Status) -> None:
 
 
 def _status_event(advice: Advice, status: Status, now: datetime) -> AuditEvent:
-    failed = status.disposition is Disposition.ABANDONED
+    alarm = status.reason is Reason.REVIVED_IN_ERROR
     return AuditEvent(
         kind=AuditKind.CONFIRMED if status.terminal else AuditKind.SEEN,
-        type="reconciliation_status",
+        type="advice.outcome" if status.terminal else "advice.waiting",
         producer="gateway",
         happened_at=status.observed_at,
         learned_at=now,
-        level=AuditLevel.WARNING if failed else AuditLevel.INFO,
+        level=AuditLevel.ALARM if alarm else AuditLevel.INFO,
         attempt_id=advice.attempt_id,
         job_id=advice.job_id,
         attempt_index=advice.attempt_index,
