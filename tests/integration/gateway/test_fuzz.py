@@ -58,6 +58,7 @@ def gateway() -> Iterator[Gateway]:
     shutil.rmtree(place)
 
 
+@pytest.mark.slow
 @schema.parametrize()
 @settings(
     max_examples=30,
