@@ -15,6 +15,7 @@ _numbers = itertools.count(1)
 
 @pytest.fixture
 def stage(lab: Cluster) -> Iterator[Stage]:
-    made = Stage(lab, lab.folder / f"middlewatch-{next(_numbers)}")
+    name = f"e2e-{next(_numbers)}"
+    made = Stage(lab, lab.folder / name, name)
     yield made
     made.close()

@@ -19,26 +19,21 @@ from middlewatch.model.attempt import Attempt
 from middlewatch.model.identity import ClusterId
 from middlewatch.wiring.demo.harness import Up, lab_settings
 
-ENVIRONMENT = "e2e"
-CLUSTER = ClusterId("slurm", ENVIRONMENT)
-
-
-def opt_in(mode: str = "action") -> str:
-    return json.dumps({"middlewatch": {"environment": ENVIRONMENT, "mode": mode}})
-
 
 @dataclass
 class Stage:
-    """``settings`` are changed before `begin`, or between `end` and `begin`."""
+    """``environment`` is the stage's own: jobs of earlier tests are still in slurmctld's memory
+    and must not concern it."""
 
     cluster: Cluster
     folder: Path
+    environment: str
     settings: dict[str, dict[str, Any]] = field(default_factory=dict)
     up: Up | None = None
     opened: SqlStore | None = None
 
     def begin(self, changes: Mapping[str, Mapping[str, Any]] | None = None) -> None:
-        self.settings = lab_settings(self.folder / "state", ENVIRONMENT, changes)
+        self.settings = lab_settings(self.folder / "state", self.environment, changes)
         self.up = Up(self.folder, self.cluster.env(), self.settings)
         self.up.start()
 
@@ -62,12 +57,15 @@ class Stage:
         return self.opened
 
     def submit(self, **options: Any) -> str:
-        options.setdefault("comment", opt_in())
+        options.setdefault("comment", self.opt_in())
         options.setdefault("step_seconds", 0.1)
         return self.cluster.submit(TrainerOptions(**options))
 
+    def opt_in(self, mode: str = "action") -> str:
+        return json.dumps({"middlewatch": {"environment": self.environment, "mode": mode}})
+
     def attempt(self, job_id: str, index: int = 0) -> Attempt | None:
-        found = self.store.attempts_of_job(CLUSTER, job_id)
+        found = self.store.attempts_of_job(ClusterId("slurm", self.environment), job_id)
         return next((a for a in found if a.attempt_index == index), None)
 
     def advice(self, job_id: str, index: int = 0) -> Advice | None:

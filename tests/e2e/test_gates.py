@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from middlewatch.model.advice import Disposition, Reason
-from tests.e2e.stage import Stage, opt_in
+from tests.e2e.stage import Stage
 
 pytestmark = pytest.mark.slurm
 
@@ -27,7 +27,12 @@ def test_a_closed_gate_records_what_would_have_been_done(stage: Stage, gate: str
     stage.begin(CLOSED[gate])
     mode = "observe" if gate == "job_opt_in" else "action"
     job = stage.submit(
-        nodes=2, steps=200, fault="crash-cuda", fault_at=10, fault_rank=1, comment=opt_in(mode)
+        nodes=2,
+        steps=200,
+        fault="crash-cuda",
+        fault_at=10,
+        fault_rank=1,
+        comment=stage.opt_in(mode),
     )
     advice = stage.wait("an outcome", lambda: stage.outcome(job))
     assert advice.status.disposition is Disposition.ABANDONED
@@ -40,7 +45,7 @@ def test_a_closed_gate_records_what_would_have_been_done(stage: Stage, gate: str
     stage.end()
     if gate == "job_opt_in":
         stage.cluster.run(
-            ["scontrol", "update", f"jobid={job}", f"comment={opt_in()}"], check=False
+            ["scontrol", "update", f"jobid={job}", f"comment={stage.opt_in()}"], check=False
         )
     open_settings = {"deployment": {"cluster_name": ""}} if gate == "ownership" else {}
     stage.begin(open_settings)

@@ -14,7 +14,7 @@ from middlewatch.model.milestone import MilestoneKind
 from middlewatch.model.scheduler import JobState
 from middlewatch.wiring import demo
 from middlewatch.wiring.demo.result import missing
-from tests.e2e.stage import Stage, opt_in
+from tests.e2e.stage import Stage
 
 pytestmark = pytest.mark.slurm
 
@@ -86,9 +86,10 @@ def test_a_job_that_recovers_by_itself_is_not_touched(stage: Stage) -> None:
 
 def test_a_job_of_a_chain_is_not_restarted_beside_its_successor(stage: Stage) -> None:
     stage.begin()
-    first = stage.submit(nodes=2, steps=100, fault="crash-cuda", fault_at=20, fault_rank=1)
+    first = stage.submit(nodes=2, steps=200, fault="crash-cuda", fault_at=80, fault_rank=1)
     stage.wait("the first to run", lambda: stage.attempt(first))
     second = stage.submit(nodes=2, steps=400, dependency=f"afterany:{first}")
+    stage.wait("the chain noted", lambda: (a := stage.attempt(first)) and a.dependents)
     stage.wait("its end", lambda: (a := stage.attempt(first)) is not None and a.end, 60)
     stage.wait("the chain", lambda: stage.cluster.job(second).get("JobState") == "RUNNING")
     time.sleep(4)
@@ -138,7 +139,7 @@ def test_a_job_without_an_opt_in_is_never_touched(stage: Stage) -> None:
 
 def test_a_failed_node_is_excluded_while_slurms_own_begin_time_runs(stage: Stage) -> None:
     stage.begin()
-    options = TrainerOptions(nodes=2, steps=5000, step_seconds=0.1, comment=opt_in())
+    options = TrainerOptions(nodes=2, steps=5000, step_seconds=0.1, comment=stage.opt_in())
     job = stage.cluster.submit(options)
     attempt = stage.wait(
         "the attempt", lambda: (a := stage.attempt(job)) is not None and a.nodes and a
