@@ -18,7 +18,10 @@ from middlewatch.cli.session import Session, with_session
 NAME_HELP = "Which lab; several may run side by side."
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
+@click.command(
+    context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
+    add_help_option=False,
+)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def demo(arguments: tuple[str, ...]) -> int:
     """Run one recovery from end to end and tell it as it happens; writes build/demo.json.

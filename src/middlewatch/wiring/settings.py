@@ -115,7 +115,8 @@ class ManagerSettings:
 
 @dataclass(frozen=True, slots=True)
 class ControllerSettings:
-    interval_s: float = _key(0.5, "between two looks while advice is active", 0.05)
+    interval_s: float = _key(1.0, "between two rounds without a hint", 0.05)
+    again_s: float = _key(0.25, "between two looks while something of ours is under way", 0.05)
     lease_s: float = _key(60.0, "how long a silent controller stays the leader", 2.0)
     max_hold_s: float = _key(300.0, "release-by of a requeue-hold, from when it is taken", 1.0)
     drain_limit_s: float = _key(

@@ -83,6 +83,7 @@ class Process:
         self._mark: UpMark | None = None
         self._supervisor: WatchdogSupervisor | None = None
         self._guarded: Guarded | None = None
+        self._silent = False
 
     # ------------------------------------------------------------------------------- the start
 
@@ -180,7 +181,8 @@ class Process:
         for role, (make, interval_s) in makers.items():
             if role in self._roles:
                 self._late[role] = late = Late(make)
-                loops.append(Loop(role.value, late.tick, interval_s))
+                again_s = parts.settings.controller.again_s
+                loops.append(Loop(role.value, late.tick, interval_s, again_s))
         return loops
 
     def _hint(self, role: Role) -> Callable[[], None]:
@@ -217,6 +219,9 @@ class Process:
         if self._parts is None or self._runner is None:
             return
         now = self._parts.clock.now()
+        if self._gateway is not None and not self._gateway.running and not self._silent:
+            self._silent = True
+            self._log.error("gateway_silent", note="the API has ended; recoveries go on")
         try:
             if self._mark is not None and not self._runner.stuck():
                 self._mark.beat(now)
