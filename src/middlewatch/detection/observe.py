@@ -63,6 +63,7 @@ def observe(
     """One round. ``state`` and ``batch`` must be of the same attempt."""
     limits = policy or Policy()
     signals: list[Signal] = []
+    resumed: tuple[int, datetime] | None = None
     seen = min(batch.output_at or now, now)
     state = _looked(state, batch, seen)
     state = _with_zone(state, batch, seen)
@@ -70,6 +71,8 @@ def observe(
         for hit in line:
             state, found = _after_hit(state, hit, seen, now)
             signals.extend(found)
+            state, first = _resumed(state)
+            resumed = resumed or first
     for unreadable in batch.unreadable:
         said = f"{unreadable.word}:{unreadable.path}"
         if said not in state.unreadable_reported:
@@ -85,7 +88,6 @@ def observe(
         state, signal = fact(state, batch.attempt, now)
         if signal is not None:
             signals.append(signal)
-    state, resumed = _resumed(state)
     state = _summed_up(state, batch, now, limits)
     return Observation(state, tuple(signals), state.progress, resumed)
 

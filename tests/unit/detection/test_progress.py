@@ -202,6 +202,12 @@ def test_resumed_is_told_once_at_the_first_step_beyond() -> None:
     assert story.resumed == [(26, at(5))]
 
 
+def test_resumed_is_the_first_of_several_steps_read_at_once() -> None:
+    story = Story(resume_above=25)
+    story.look(1, *(hit(STEP, step=step) for step in range(21, 31)))
+    assert story.resumed == [(26, at(1))]
+
+
 def test_first_attempt_has_nothing_to_resume_beyond() -> None:
     story = Story()
     story.steps(1, 30, 0)
