@@ -303,11 +303,19 @@ class Controller:
                 return
             kind, at = MilestoneKind.HELD, look.as_of
         elif view.state is JobState.RUNNING and view.started_at is not None:
-            kind, at = MilestoneKind.RUNNING, view.started_at
+            kind, at = MilestoneKind.RUNNING, self._began(advice, view.started_at)
         else:
             return
         milestone = record.seen_milestone(advice, kind, at, look.as_of)
         self._store.apply(Change(lease=tick.lease, now=tick.now, milestones=(milestone,)))
+
+    def _began(self, advice: Advice, started_at: datetime) -> datetime:
+        """When the successor began. Slurm keeps whole seconds, rounded down; it cannot have been
+        before the command that let it go."""
+        let_go = [
+            r.started_at for r in self._store.actions(advice.attempt_id) if r.action.start_now
+        ]
+        return max([started_at, *let_go])
 
     # ------------------------------------------------------------------ acting and recording
 
