@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from multiprocessing.context import ForkServerContext
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerContext, ForkServerProcess
 
 from middlewatch.model.change import Change
 from middlewatch.ports.errors import Conflict
@@ -36,6 +37,13 @@ def wins(store: Store, change: Change) -> bool:
     except Conflict:
         return False
     return True
+
+
+def started(workers: list[ForkServerProcess], pipes: list[tuple[Connection, Connection]]) -> None:
+    """Start them and let go of their ends of the pipes: one that dies is noticed at once."""
+    for worker, (_, there) in zip(workers, pipes, strict=True):
+        worker.start()
+        there.close()
 
 
 def test_of_threads_that_create_one_record_exactly_one_wins(backend: Backend) -> None:
@@ -94,8 +102,7 @@ def test_of_processes_that_change_one_version_exactly_one_wins(
         processes.Process(target=race_for_version, args=(backend.address, there, ROUNDS))
         for _, there in pipes
     ]
-    for racer in racers:
-        racer.start()
+    started(racers, pipes)
     for here, _ in pipes:
         assert here.recv() == "ready"
     for _ in range(ROUNDS):
@@ -119,8 +126,7 @@ def test_of_processes_that_take_one_lease_exactly_one_gets_it(
         processes.Process(target=race_for_lease, args=(backend.address, f"h{n}", there, ROUNDS))
         for n, (_, there) in enumerate(pipes)
     ]
-    for racer in racers:
-        racer.start()
+    started(racers, pipes)
     for here, _ in pipes:
         assert here.recv() == "ready"
     tokens: list[int] = []
@@ -145,8 +151,7 @@ def test_trail_has_no_gap_under_racing_processes_and_failing_changes(
         processes.Process(target=append_events, args=(backend.address, n, count, there))
         for n, (_, there) in enumerate(pipes)
     ]
-    for writer in writers:
-        writer.start()
+    started(writers, pipes)
     assert [here.recv() for here, _ in pipes] == [count] * 3
     for writer in writers:
         writer.join()

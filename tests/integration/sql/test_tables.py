@@ -109,6 +109,14 @@ def test_database_may_be_made_by_several_at_once(tmp_path: Path) -> None:
         store.close()
 
 
+def test_several_databases_may_be_made_at_once(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        stores = list(pool.map(lambda n: open_store(tmp_path / f"{n}.db"), range(4)))
+    for store in stores:
+        assert store.healthy()
+        store.close()
+
+
 def plan(path: Path, query: str) -> str:
     connection = sqlite3.connect(path)
     rows = connection.execute("EXPLAIN QUERY PLAN " + query).fetchall()

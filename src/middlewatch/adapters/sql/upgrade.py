@@ -7,6 +7,7 @@ query: Alembic is not even imported.
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 from sqlalchemy import Connection, inspect, text
@@ -18,6 +19,8 @@ HEAD = "0001"
 """The newest script's revision."""
 SCRIPTS = Path(__file__).parent / "migrations"
 VERSIONS = "alembic_version"
+_one_at_a_time = threading.Lock()
+"""Alembic keeps the script that it runs in a variable of the module."""
 
 
 def revision(connection: Connection) -> str | None:
@@ -37,7 +40,7 @@ def bring_up_to_date(database: Database) -> None:
     with database.read() as connection:
         if revision(connection) == HEAD:
             return
-    with database.alone(), database.write() as connection:
+    with _one_at_a_time, database.alone(), database.write() as connection:
         found = revision(connection)
         if found == HEAD:
             return
