@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,7 @@ def runs(pid: int) -> bool:
 @dataclass
 class Guarding:
     folder: Path
+    _started: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.state_dir = self.folder / "state"
@@ -111,7 +112,7 @@ class Guarding:
 
     def up(self, then: str) -> subprocess.Popen[str]:
         """A stand-in for `up`, in a process group of its own, that starts the watchdog."""
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [
                 sys.executable,
                 "-m",
@@ -125,9 +126,16 @@ class Guarding:
             text=True,
             start_new_session=True,
         )
+        self._started.append(process)
+        return process
 
     def end(self) -> None:
-        """Leave no watchdog behind."""
+        """Leave no process behind, whatever became of the test."""
+        for process in self._started:
+            process.kill()
+            process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
         seen = self.seen()
         if seen is not None and presence.alive(seen):
             os.kill(seen.pid, signal.SIGKILL)

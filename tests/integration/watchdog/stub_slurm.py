@@ -63,6 +63,9 @@ def main(folder: Path, program: str, arguments: list[str]) -> int:
         return 1
     path = folder / "jobs.json"
     jobs = {str(job["id"]): job for job in json.loads(path.read_text())}
+    if "--json" in arguments:
+        sys.stdout.write(as_json(jobs[arguments[arguments.index("-j") + 1]]))
+        return 0
     if program == "squeue":
         from middlewatch.adapters.slurm.listing import TITLES
 
@@ -72,9 +75,6 @@ def main(folder: Path, program: str, arguments: list[str]) -> int:
         return 0
     if arguments[:2] == ["show", "config"]:
         sys.stdout.write(CONFIG)
-        return 0
-    if arguments[:2] == ["show", "job"]:
-        sys.stdout.write(as_json(jobs[arguments[2]]))
         return 0
     with (folder / "changes.log").open("a") as log:
         log.write(" ".join(arguments) + "\n")

@@ -49,7 +49,6 @@ def test_it_outlives_the_kill_of_ups_whole_group_and_lets_the_job_go(guarding: G
     pid = int(up.stdout.readline().split()[0])
     os.killpg(up.pid, signal.SIGKILL)
     up.wait()
-    up.stdout.close()
     assert guarding.changes() == []
     eventually(lambda: guarding.changes() == ["release 7"])
     assert runs(pid)
@@ -90,9 +89,6 @@ def test_told_to_leave_while_up_is_there_it_does_not_cut_a_hold_short(guarding: 
     assert guarding.changes() == []
     eventually(lambda: not runs(pid))
     assert guarding.changes() == ["release 7"]
-    up.kill()
-    up.wait()
-    up.stdout.close()
 
 
 def test_with_nothing_to_do_it_leaves_when_told(guarding: Guarding) -> None:
