@@ -19,7 +19,8 @@ from middlewatch.adapters.clock.system import SystemClock
 from middlewatch.model.identity import ClusterId
 from middlewatch.model.milestone import MilestoneKind
 from middlewatch.model.optin import directive
-from middlewatch.wiring.demo.backend import ENVIRONMENT, Backend, Job, choose
+from middlewatch.wiring.demo.backend import Backend, choose
+from middlewatch.wiring.demo.job import ENVIRONMENT, Job
 from middlewatch.wiring.demo.result import missing, record, summary
 from middlewatch.wiring.demo.story import Seen, Story
 

@@ -6,30 +6,16 @@ Both offer the same few things to the story, and say honestly which they are.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from middlewatch.wiring.demo.harness import Up, lab_settings
+from middlewatch.wiring.demo.job import ENVIRONMENT, Job
 
 if TYPE_CHECKING:
     from middlewatch.adapters.sql.store import SqlStore
 
-ENVIRONMENT = "demo"
 Say = Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """The demo's job. Steps are counted from 1; the fault strikes rank 1 in attempt 0 alone."""
-
-    nodes: int = 2
-    steps: int = 90
-    step_seconds: float = 0.2
-    checkpoint_every: int = 10
-    fault_at: int = 37
-    fault: str = "crash-cuda"
-    comment: str = ""
 
 
 class Backend(Protocol):

@@ -27,8 +27,8 @@ from middlewatch.model.action import Action, ActionKind
 from middlewatch.model.answer import Known
 from middlewatch.model.identity import ClusterId
 from middlewatch.wiring import loading
-from middlewatch.wiring.demo.backend import ENVIRONMENT, Job
 from middlewatch.wiring.demo.harness import lab_settings, toml
+from middlewatch.wiring.demo.job import ENVIRONMENT, Job
 from middlewatch.wiring.up import Process
 
 if TYPE_CHECKING:
