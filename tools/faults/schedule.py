@@ -1,0 +1,212 @@
+"""One schedule: what fails, when everything is killed, how long nobody is there. All from a seed."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """What the job does, and what its owner or an operator does meanwhile."""
+
+    CRASH = "crash"
+    """A rank crashes; the attempt ends FAILED."""
+    HANG = "hang"
+    """A crash line, then no progress: the attempt is requeued while it runs."""
+    COMPLETE = "complete"
+    """As `HANG`, but the job completes while our requeue is on its way: Slurm revives it."""
+    CANCEL = "cancel"
+    """As `HANG`, but its owner cancels it while our requeue is on its way: Slurm revives it."""
+    CANCEL_LATER = "cancel-later"
+    """As `CRASH`; its owner cancels the successor in the window."""
+    HOLD = "hold"
+    """As `CRASH`; an operator holds the successor in the window, and lets it go much later."""
+
+
+RECOVERS = frozenset({Kind.CRASH, Kind.HANG, Kind.HOLD})
+"""Kinds in which attempt 1 must train to its end."""
+RACES = frozenset({Kind.COMPLETE, Kind.CANCEL})
+"""Kinds in which the requeue comes late and revives what was over."""
+
+COMMANDS = {
+    "requeue": "scontrol requeue {job}",
+    "requeuehold": "scontrol requeuehold State=SpecialExit {job}",
+    "update": "scontrol update jobid={job}",
+    "unfence": "scontrol update jobid={job} Requeue=1",
+    "release": "scontrol release {job}",
+    "cancel": "scancel {job}",
+}
+"""Beginnings of our commands; job numbers of these labs all have as many digits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """When everything is killed.
+
+    ``how`` is ``time`` (``offset_s`` after the fault; in a race after the requeue was sent), or
+    ``kill-before``, ``kill-instead``, ``kill-after`` the first ``command`` (a key of `COMMANDS`):
+    everything dies and the command goes on, or never happens, or has just been carried out.
+    """
+
+    how: str
+    offset_s: float = 0.0
+    command: str = ""
+
+    def __str__(self) -> str:
+        if self.how == "time":
+            return f"{self.offset_s:.2f} s after the fault"
+        return f"{self.how} {self.command}"
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What befalls a command besides: ``drop-reply``, ``delay-before`` or ``delay-after``."""
+
+    how: str
+    command: str
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        return f"{self.how} {self.command}" + (f" {self.seconds:.1f} s" if self.seconds else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """``short_window``: on the lab whose begin time is shorter than our work (requeue-holds).
+    ``absent``: nobody restarts us before the watchdog has done its duty."""
+
+    seed: int
+    kind: Kind
+    moments: tuple[Moment, ...]
+    reply: Reply | None
+    pauses_s: tuple[float, ...]
+    watchdog_too: bool
+    short_window: bool
+    absent: bool
+    user_exclusion: bool
+    bystander: bool
+    append: bool
+    fault_at: int
+    steps: int
+
+    def __str__(self) -> str:
+        words = [self.kind.value, *(f"killed {moment}" for moment in self.moments)]
+        if self.watchdog_too:
+            words.append("the watchdog too")
+        words.append("back after " + " and ".join(f"{p:.1f} s" for p in self.pauses_s))
+        if self.reply:
+            words.append(str(self.reply))
+        if self.short_window:
+            words.append("short window")
+        if self.absent:
+            words.append("only the watchdog lets go")
+        return ", ".join(words)
+
+
+def _at(how: str, command: str) -> tuple[str, str]:
+    return f"kill-{how}", command
+
+
+TIME = ("time", "")
+LONG = "long"
+"""A pause that outlasts Slurm's own begin time."""
+
+PATTERNS: tuple[tuple[Kind, tuple[str, str], str, bool], ...] = (
+    # what fails, when we are killed, what else, on the lab with the short window
+    (Kind.CRASH, TIME, "", False),
+    (Kind.CRASH, _at("after", "requeue"), LONG, False),
+    (Kind.CRASH, _at("after", "requeuehold"), "absent", True),
+    (Kind.CRASH, _at("before", "requeue"), "", False),
+    (Kind.CRASH, _at("instead", "requeue"), "", False),
+    (Kind.CRASH, _at("after", "requeue"), "", False),
+    (Kind.CRASH, _at("before", "update"), "", False),
+    (Kind.CRASH, _at("instead", "update"), "", False),
+    (Kind.CRASH, _at("after", "update"), "", False),
+    (Kind.CRASH, _at("after", "requeuehold"), "everybody dead", True),
+    (Kind.HANG, TIME, "", False),
+    (Kind.HANG, _at("before", "requeue"), "", False),
+    (Kind.COMPLETE, TIME, "", False),
+    (Kind.CANCEL, TIME, "", False),
+    (Kind.CRASH, _at("before", "requeuehold"), "", True),
+    (Kind.CRASH, _at("instead", "requeuehold"), "", True),
+    (Kind.HANG, _at("after", "requeue"), LONG, False),
+    (Kind.HOLD, TIME, "", False),
+    (Kind.CRASH, _at("after", "update"), "", True),
+    (Kind.CRASH, _at("before", "release"), "", True),
+    (Kind.COMPLETE, _at("before", "cancel"), "", False),
+    (Kind.CANCEL, _at("instead", "cancel"), "", False),
+    (Kind.CANCEL_LATER, TIME, "", False),
+    (Kind.CRASH, TIME, "drop-reply requeue", False),
+    (Kind.CRASH, TIME, "drop-reply update", False),
+    (Kind.CRASH, _at("after", "release"), "", True),
+    (Kind.CRASH, TIME, "", True),
+    (Kind.CRASH, TIME, "delay-before requeue", False),
+    (Kind.CRASH, TIME, "delay-after update", False),
+    (Kind.HANG, _at("after", "requeuehold"), "", True),
+    (Kind.HOLD, TIME, "", True),
+    (Kind.CRASH, TIME, "twice", False),
+    (Kind.COMPLETE, TIME, "", True),
+    (Kind.CANCEL, TIME, "", True),
+    (Kind.CRASH, _at("before", "unfence"), "drop-reply requeue", False),
+    (Kind.CRASH, _at("after", "unfence"), "drop-reply requeue", False),
+    (Kind.COMPLETE, _at("after", "cancel"), "", False),
+    (Kind.HOLD, _at("after", "requeue"), "", False),
+    (Kind.CRASH, TIME, "drop-reply requeuehold", True),
+    (Kind.CRASH, TIME, "twice", True),
+)
+"""Schedule number n is drawn from pattern (n - 1) modulo their number, so that a run of as many
+schedules as there are patterns meets each step between two commands."""
+
+WINDOW_S = {Kind.HANG: 14.0, Kind.COMPLETE: 10.0, Kind.CANCEL: 10.0}
+"""Moments by time are drawn uniformly over so many seconds; an undisturbed recovery takes about
+that long."""
+DEFAULT_WINDOW_S = 9.0
+
+
+def drawn(seed: int) -> Schedule:
+    """The schedule of that number: always the same."""
+    chance = random.Random(seed)
+    kind, (how, command), extra, short = PATTERNS[(seed - 1) % len(PATTERNS)]
+    window = WINDOW_S.get(kind, DEFAULT_WINDOW_S)
+    first = Moment(how, round(chance.uniform(0, window), 2) if how == "time" else 0.0, command)
+    moments = [first]
+    again = chance.random() < 0.2
+    if extra == "twice" or (again and kind not in RACES and not extra):
+        moments.append(Moment("time", round(chance.uniform(0, 5), 2)))
+    pauses = [
+        round(chance.uniform(0, 4) if chance.random() < 0.7 else chance.uniform(6, 14), 2)
+        for _ in moments
+    ]
+    watchdog_too = chance.random() < 0.4
+    if extra == LONG:
+        pauses[0] = round(chance.uniform(123, 130), 2)
+        watchdog_too = True
+    if extra == "everybody dead":
+        pauses[0] = round(chance.uniform(32, 45), 2)
+        watchdog_too = True
+    if extra == "absent":
+        watchdog_too = False
+    reply: Reply | None = None
+    if kind in RACES:
+        # So that the end comes between our last look and what the requeue does.
+        reply = Reply("delay-before", "requeuehold" if short else "requeue", 3.0)
+    elif extra.startswith(("drop", "delay")):
+        what, _, about = extra.partition(" ")
+        seconds = round(chance.uniform(2, 7), 1) if what.startswith("delay") else 0.0
+        reply = Reply(what, about, seconds)
+    return Schedule(
+        seed=seed,
+        kind=kind,
+        moments=tuple(moments),
+        reply=reply,
+        pauses_s=tuple(pauses),
+        watchdog_too=watchdog_too,
+        short_window=short,
+        absent=extra == "absent",
+        user_exclusion=chance.random() < 0.5,
+        bystander=chance.random() < 0.25,
+        append=chance.random() < 0.3,
+        fault_at=chance.randint(12, 24),
+        steps=chance.randint(50, 110),
+    )
