@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import socket
 import ssl
 from collections.abc import Iterator, Mapping
@@ -44,6 +45,7 @@ class Gateway:
     url: str
     token: str
     timeout_s: float
+    ca_file: str = ""
 
     @property
     def name(self) -> str:
@@ -106,7 +108,7 @@ class Gateway:
                 parts.hostname or "",
                 parts.port,
                 timeout=self.timeout_s,
-                context=ssl.create_default_context(),
+                context=ssl.create_default_context(cafile=self.ca_file or None),
             )
         return http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=self.timeout_s)
 
@@ -128,7 +130,8 @@ def gateway(session: Session) -> Gateway:
     timeout = settings.client.timeout_s
     if settings.client.url:
         _checked_url(settings.client.url, loaded.origins["client.url"])
-        return Gateway(None, settings.client.url, _token(session), timeout)
+        ca_file = settings.client.ca_file
+        return Gateway(None, settings.client.url, _token(session), timeout, ca_file)
     candidates = [places.socket]
     if not settings.state.directory and not settings.gateway.socket:
         candidates.append(SYSTEM_STATE / "api.sock")
@@ -138,6 +141,13 @@ def gateway(session: Session) -> Gateway:
     token = _token(session)
     if token and (url := _read(places.address)):
         return Gateway(None, url, token, timeout)
+    if not settings.state.directory and _closed_to_us(SYSTEM_STATE):
+        raise Failure(
+            Exit.REFUSED,
+            f"{SYSTEM_STATE} belongs to another user, who may run a gateway there",
+            "Ask with a token: client.url and client.token_file in your settings "
+            "(~/.config/middlewatch/middlewatch.toml)",
+        )
     raise unanswered(str(places.socket), "no such socket")
 
 
@@ -151,6 +161,10 @@ def _is_socket(path: Path) -> bool:
         return path.is_socket()
     except OSError:
         return False
+
+
+def _closed_to_us(folder: Path) -> bool:
+    return folder.exists() and not os.access(folder, os.X_OK)
 
 
 def _checked_url(url: str, where: str) -> None:

@@ -137,11 +137,18 @@ def _run(session: Session, role: str | None) -> int:
 
     roles = process.EVERYTHING if role is None else frozenset({process.Role(role)})
     clean = process.run(
-        process.Process(loaded, roles), lambda started: _ready(loaded, started, role)
+        process.Process(loaded, roles),
+        lambda started: _ready(loaded, started, role),
+        lambda: _stopping(role),
     )
     if not clean:
         show.note("something of ours still stands; the watchdog goes on and lets it go in time")
     return Exit.OK
+
+
+def _stopping(role: str | None) -> None:
+    if sys.stderr.isatty() and role in {None, "controller"}:
+        show.note("stopping: first letting go what we hold (Ctrl-C again: do not wait)")
 
 
 def _ready(loaded: Loaded, started: Started, role: str | None) -> None:

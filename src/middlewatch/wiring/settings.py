@@ -160,6 +160,7 @@ class ClientSettings:
     token_file: str = _key(
         "", "file with the token for `url`; empty: `token` in the state directory"
     )
+    ca_file: str = _key("", "PEM file of authorities to trust for `url`; empty: the machine's")
     timeout_s: float = _key(10.0, "an answer that takes longer is given up", 0.1)
 
 
@@ -188,6 +189,7 @@ POLICY_TEXTS: Mapping[str, str] = {
     "restart_after_person_cancelled": "restart what a person cancelled",
     "restart_on_application_failure": "restart what failed by its own fault",
     "act_on_silence": "let silence count, with a witness besides it, against a running attempt",
+    "seen_after_end_s": "an attempt that had ended longer ago when first seen is left alone",
     "max_exclusions": "nodes that we exclude for one job at most",
     "min_spare_nodes": "usable nodes that a partition must keep beyond what the job needs",
     "advice_age_limit_s": "a restart that did not come about in this time is given up",

@@ -316,7 +316,7 @@ def _write_private(path: Any, text: str) -> None:
 
 @contextlib.contextmanager
 def signals() -> Iterator[Callable[[float | None], int]]:
-    """Count requests to stop (SIGTERM, SIGINT) from here on. The yielded function waits for as
+    """Count requests to stop (SIGTERM, SIGINT, SIGHUP) from here on. The yielded function waits for as
     many seconds, or until one comes (None: not at all), and returns how many have come.
 
     A signal handler may interrupt anything, so it only writes to a pipe.
@@ -335,7 +335,11 @@ def signals() -> Iterator[Callable[[float | None], int]]:
         with contextlib.suppress(OSError):
             os.write(writer, b"x")
 
-    before = {number: signal.signal(number, came) for number in (signal.SIGTERM, signal.SIGINT)}
+    numbers = [signal.SIGTERM, signal.SIGINT]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        # Under nohup the end of the terminal is meant to be nothing.
+        numbers.append(signal.SIGHUP)
+    before = {number: signal.signal(number, came) for number in numbers}
     try:
         yield wait
     finally:
@@ -345,11 +349,16 @@ def signals() -> Iterator[Callable[[float | None], int]]:
         os.close(writer)
 
 
-def run(process: Process, ready: Callable[[Started], None]) -> bool:
+def run(
+    process: Process,
+    ready: Callable[[Started], None],
+    stopping: Callable[[], None] = lambda: None,
+) -> bool:
     """Start, tell, look after, and stop when asked; whether the stop was a clean one."""
     with signals() as asked:
         started = process.start()
         ready(started)
         while not asked(HOUSEKEEPING_S):
             process.look_after()
+        stopping()
         return process.stop(hurry=lambda: asked(None) > 1)

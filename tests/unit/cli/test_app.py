@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import click
@@ -176,3 +177,17 @@ def test_a_lab_that_is_not_there_is_not_found(home: Path) -> None:
 
 def test_a_lab_name_that_is_none_is_wrong_usage(home: Path) -> None:
     assert run(home, "lab", "status", "--name", "../x").exit_code == Exit.USAGE
+
+
+def test_the_documentation_names_every_event_of_the_log() -> None:
+    documented = (ROOT / "docs" / "cli.md").read_text()
+    source = ROOT / "src" / "middlewatch"
+    call = re.compile(r"(?:log|report)\.(?:debug|info|warning|error)\(\s*\"([a-z_]+)\"")
+    events = {
+        event
+        for room in ("wiring", "services")
+        for path in sorted((source / room).rglob("*.py"))
+        for event in call.findall(path.read_text())
+    }
+    assert "loop_failed" in events
+    assert sorted(event for event in events if f"`{event}`" not in documented) == []
