@@ -14,6 +14,8 @@ class Policy:
 
     ``attempts_without_checkpoint``: our converged restarts in a row that brought no new complete
     checkpoint, after which restarting stops. ``max_restarts`` bounds all of them for one job.
+    ``seen_after_end_s``: an attempt that had ended longer ago than this when it was first seen is
+    history, which somebody may have dealt with: it is not restarted.
     ``min_spare_nodes``: usable nodes that a partition must keep beyond what the job needs.
     """
 
@@ -25,6 +27,7 @@ class Policy:
     restart_after_person_cancelled: bool = False
     restart_on_application_failure: bool = True
     act_on_silence: bool = False
+    seen_after_end_s: float = 60.0
     max_exclusions: int = 8
     min_spare_nodes: int = 0
     advice_age_limit_s: float = 3600.0

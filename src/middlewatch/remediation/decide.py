@@ -197,6 +197,11 @@ def _ended(
     """A restart after an end; ``also`` is the state beyond the plain failures that allows it."""
     if _successor_stands(inputs):
         return _requeued(inputs)
+    if _history(inputs):
+        return Refrain(
+            RefrainBasis.ENDED_BEFORE_SEEN,
+            "It had ended long before it was first seen: somebody may have dealt with it.",
+        )
     over = sorted(d.job_id for d in inputs.attempt.dependents if d.kind in TAKES_OVER)
     if over:
         return Refrain(
@@ -243,6 +248,15 @@ def _requeued(inputs: DecisionInputs) -> Outcome:
             + about_nodes(outcome.exclusions),
         )
     return outcome
+
+
+def _history(inputs: DecisionInputs) -> bool:
+    """A watcher that starts finds what failed before its time in the scheduler's memory."""
+    end = inputs.attempt.end
+    if end is None or end.at is None:
+        return False
+    late = timedelta(seconds=inputs.policy.seen_after_end_s)
+    return inputs.attempt.first_seen_at - end.at > late
 
 
 def _successor_stands(inputs: DecisionInputs) -> bool:

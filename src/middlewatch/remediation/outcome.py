@@ -79,6 +79,7 @@ class RefrainBasis(StrEnum):
     END_UNKNOWN = "end_unknown"
     NOT_REQUEUEABLE = "not_requeueable"
     SUCCEEDED_BY_DEPENDENT = "succeeded_by_dependent"
+    ENDED_BEFORE_SEEN = "ended_before_seen"
     REQUEUED_ALREADY = "requeued_already"
     APPLICATION_FAILURE = "application_failure"
     BUDGET_SPENT = "budget_spent"

@@ -106,6 +106,7 @@ class WatcherSettings:
     interval_s: float = _key(
         1.0, "between two rounds: one listing of the cluster, then the logs", 0.05
     )
+    patterns: str = _key("", "folder with the site's own pattern files; empty: none")
 
 
 @dataclass(frozen=True, slots=True)

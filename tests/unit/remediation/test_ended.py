@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import timedelta
+
 import pytest
 
 from middlewatch.model.advice import DecisionBasis, DesiredState
@@ -82,6 +85,24 @@ def test_a_dependent_that_the_end_let_go_is_the_successor(kind: str) -> None:
 def test_a_dependent_that_the_end_did_not_let_go_changes_nothing(kind: str) -> None:
     target = ended(EndedBy.FAILURE, dependents=(Dependent("43", kind),))
     assert ground(inputs(target, exception(0))) is DecisionBasis.ATTEMPT_ENDED_IN_FAILURE
+
+
+@pytest.mark.parametrize(
+    ("seen_after_s", "expected"),
+    [
+        (10, DecisionBasis.ATTEMPT_ENDED_IN_FAILURE),
+        (61, RefrainBasis.ENDED_BEFORE_SEEN),
+        (3600, RefrainBasis.ENDED_BEFORE_SEEN),
+    ],
+)
+def test_what_failed_before_our_time_is_left_alone(
+    seen_after_s: float, expected: DecisionBasis | RefrainBasis
+) -> None:
+    target = ended(EndedBy.FAILURE)
+    assert target.end is not None
+    assert target.end.at is not None
+    late = replace(target, first_seen_at=target.end.at + timedelta(seconds=seen_after_s))
+    assert ground(inputs(late, exception(0))) is expected
 
 
 def test_a_job_that_may_not_be_requeued_is_not() -> None:
