@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from middlewatch.wiring.looking import cluster_of
@@ -93,11 +94,16 @@ def manager(parts: Parts, owned: Ownership, log: Any, hint: Hint) -> Service:
 def watcher(parts: Parts, log: Any, hint: Hint) -> Service:
     """``hint`` is called after a tick that stored something."""
     from middlewatch.adapters.logs import FileLogs, RecordCodec
-    from middlewatch.adapters.scan.catalogue import read_catalogue
+    from middlewatch.adapters.scan.catalogue import BadPatternError, read_catalogue
     from middlewatch.adapters.scan.scanner import Re2Scanner
     from middlewatch.services.watcher import Watch, Watcher
+    from middlewatch.wiring.loading import BadSettings, Problem
 
-    catalogue = read_catalogue()
+    given = parts.settings.watcher.patterns
+    try:
+        catalogue = read_catalogue(Path(given) if given else None)
+    except BadPatternError as error:
+        raise BadSettings([Problem("watcher.patterns", str(error))]) from error
     service = Watcher(
         store=parts.store,
         scheduler=parts.scheduler,

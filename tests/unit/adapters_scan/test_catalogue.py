@@ -72,3 +72,8 @@ def test_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "site.toml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(BadPatternError, match=r"site\.toml"):
         read_catalogue(tmp_path)
+
+
+def test_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadPatternError, match="no folder"):
+        read_catalogue(tmp_path / "nowhere")

@@ -93,6 +93,8 @@ def read_catalogue(extra: Path | None = None) -> Catalogue:
         if name != "macros.toml":
             _add(found, name, text, macros, replacing=False)
     if extra is not None:
+        if not extra.is_dir():
+            raise BadPatternError(f"{extra} is no folder with pattern files")
         for path in sorted(extra.glob("*.toml")):
             try:
                 text = path.read_text("utf-8")
