@@ -138,7 +138,7 @@ class RestartOfOneJob(RuleBasedStateMachine):
             log_end=LogEnd.NOTHING,
             actions=tuple(self.actions),
             pending_since=self.pending_since,
-            user_exclusions=tuple(sorted(self.job.user_exclusions)),
+            our_exclusions=tuple(sorted(set(self.advice.exclusions) - self.job.user_exclusions)),
             deadline_s=DEADLINE_S,
         )
         step = next_step(made, self.job.now)

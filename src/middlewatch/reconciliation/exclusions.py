@@ -33,10 +33,11 @@ def united(situation: Situation, detail: JobDetail) -> tuple[str, ...]:
 
 
 def users_own(situation: Situation, detail: JobDetail) -> tuple[str, ...]:
-    """The user's part of the list: from the journal, else what the advice does not name."""
-    if situation.user_exclusions is not None:
-        return tuple(sorted(set(situation.user_exclusions) & set(detail.excluded_nodes)))
-    return tuple(sorted(set(detail.excluded_nodes) - set(situation.advice.exclusions)))
+    """The user's part of the list: whatever we have not added. The journal knows what we did;
+    without it, what the advice names counts as ours."""
+    ours = situation.our_exclusions
+    added = situation.advice.exclusions if ours is None else ours
+    return tuple(sorted(set(detail.excluded_nodes) - set(added)))
 
 
 SHORTENED = "shorten our exclusions: "

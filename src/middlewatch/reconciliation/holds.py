@@ -139,6 +139,22 @@ def users_exclusions(
     return found
 
 
+def our_exclusions(
+    entries: Iterable[JournalEntry], cluster_name: str, job_id: str
+) -> tuple[str, ...] | None:
+    """Every node that we ever added to that job's list, settled or not; None where the journal
+    knows of none. What else stands in the list is the user's, also what was added since."""
+    lines = [
+        entry
+        for entry in entries
+        if entry.kind is JournalKind.EXCLUDE
+        and (entry.cluster_name, entry.job_id) == (cluster_name, job_id)
+    ]
+    if not lines:
+        return None
+    return tuple(sorted({node for entry in lines for node in entry.ours}))
+
+
 def obligation_for(
     obligations: Iterable[Obligation], cluster_name: str, job_id: str, restarts: int
 ) -> Obligation | None:

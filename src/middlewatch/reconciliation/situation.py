@@ -37,8 +37,8 @@ class Situation:
 
     ``attempt`` is attempt k as stored; ``actions`` all that we did for this advice, oldest first,
     earlier generations included; ``detail`` and ``accounting`` are None until asked for;
-    ``pending_since`` is when the successor was first seen pending; ``user_exclusions`` the
-    owner's own list where the journal knows it.
+    ``pending_since`` is when the successor was first seen pending; ``our_exclusions`` every
+    node that we ever added to the job's list, where the journal knows it.
     """
 
     advice: Advice
@@ -53,7 +53,7 @@ class Situation:
     detail: Answer[JobDetail] | None = None
     accounting: Answer[tuple[AccountingRecord, ...]] | None = None
     pending_since: datetime | None = None
-    user_exclusions: tuple[str, ...] | None = None
+    our_exclusions: tuple[str, ...] | None = None
     partition_nodes: tuple[str, ...] | None = None
     """Usable nodes of the job's partitions, where known: used to shorten exclusions."""
     deadline_s: float = 15.0

@@ -340,7 +340,7 @@ def test_exclusions_of_ours_that_make_the_job_impossible_are_shortened() -> None
         stuck,
         actions=(OUR_REQUEUE, put),
         detail=detail(excluded_nodes=("gpu-001", "gpu-009")),
-        user_exclusions=("gpu-009",),
+        our_exclusions=("gpu-001",),
     )
     action = acts(made).action
     assert action.exclusions == ("gpu-009",)
@@ -353,13 +353,24 @@ def test_exclusions_of_ours_that_make_the_job_impossible_are_shortened() -> None
     assert reports(after) == (Disposition.CONVERGED, Reason.DESIRED_STATE_OBSERVED)
 
 
+def test_what_the_user_excluded_after_us_is_the_users() -> None:
+    put = record(ActionKind.UPDATE, 3, exclusions=("gpu-001",), start_now=True)
+    made = situation(
+        successor(priority=0, reason="BadConstraints", eligible_at=at(3)),
+        actions=(OUR_REQUEUE, put),
+        detail=detail(excluded_nodes=("gpu-001", "gpu-004")),
+        our_exclusions=("gpu-001",),
+    )
+    assert acts(made).action.exclusions == ("gpu-004",)
+
+
 def test_impossible_constraints_of_the_user_alone_are_left() -> None:
     stuck = successor(priority=0, reason="BadConstraints")
     made = situation(
         stuck,
         actions=(OUR_REQUEUE,),
         detail=detail(excluded_nodes=("gpu-009",)),
-        user_exclusions=("gpu-009",),
+        our_exclusions=("gpu-001",),
     )
     waits(made)
 

@@ -371,7 +371,9 @@ class Controller:
             advice.generation, step.disposition, step.reason, tick.now, step.detail, self._holder
         )
         self._write_status(advice, status, tick)
-        if situation.actions:
+        # While the attempt waits, the watchdog still has to know which exclusions are ours.
+        waits = view is not None and view.state is JobState.PENDING
+        if situation.actions and not waits and isinstance(situation.look, Known):
             restarts = view.restarts if view is not None else advice.attempt_index + 1
             self._journal.append(
                 record.settled(advice, self._deployment.owned_cluster_name, restarts, tick.now)

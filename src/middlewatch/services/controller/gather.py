@@ -9,7 +9,7 @@ from middlewatch.model.advice import Advice
 from middlewatch.model.answer import Answer, Known
 from middlewatch.model.attempt import Attempt, seen_again
 from middlewatch.model.gates import Deployment, Gate, GateName, Gates, gates_for
-from middlewatch.model.journal import JournalEntry, JournalKind
+from middlewatch.model.journal import JournalEntry
 from middlewatch.model.optin import read_comment
 from middlewatch.model.policy import Policy
 from middlewatch.model.scheduler import (
@@ -21,6 +21,7 @@ from middlewatch.model.scheduler import (
 )
 from middlewatch.ports.scheduler import Scheduler
 from middlewatch.ports.store import Store
+from middlewatch.reconciliation.holds import our_exclusions
 from middlewatch.reconciliation.revival import log_end
 from middlewatch.reconciliation.situation import Fact, Place, Situation, place
 
@@ -67,14 +68,6 @@ def gates_now(
     return gates_for(deployment, attempt, name, failure_class)
 
 
-def users_list(entries: tuple[JournalEntry, ...], job_id: str) -> tuple[str, ...] | None:
-    """The owner's own exclusions as the journal noted them before ours came, or None."""
-    for entry in reversed(entries):
-        if entry.kind is JournalKind.EXCLUDE and entry.job_id == job_id:
-            return entry.user_exclusions
-    return None
-
-
 def end_to_store(
     attempt: Attempt | None, advice: Advice, view: JobView | None, now: datetime
 ) -> Attempt | None:
@@ -117,7 +110,7 @@ def situation_for(
         detail=asked.detail,
         accounting=asked.accounting,
         pending_since=pending_since,
-        user_exclusions=users_list(entries, advice.job_id),
+        our_exclusions=our_exclusions(entries, deployment.owned_cluster_name, advice.job_id),
         partition_nodes=partition_nodes,
         deadline_s=deadline_s,
     )
