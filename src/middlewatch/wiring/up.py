@@ -99,6 +99,9 @@ class Process:
     def _start(self) -> Started:
         self._where = where = places.prepared(self._settings, self._environ)
         self._take_locks(where)
+        if Role.GATEWAY in self._roles:
+            # A killed one's: whoever waits for this file waits for us.
+            where.address.unlink(missing_ok=True)
         guard = self._guard(where) if Role.CONTROLLER in self._roles else None
         # The log and the database cost most of a start; the watchdog's process starts meanwhile.
         import structlog

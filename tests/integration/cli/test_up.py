@@ -87,8 +87,12 @@ def test_killed_up_leaves_the_watchdog_and_can_be_started_again(world: World) ->
     first.wait()
     wait_until(lambda: "it died" in (world.state / presence.WATCHDOG_LOG).read_text(), "unnoticed")
     assert presence.alive(watchdog)
-    (world.state / "url").unlink()
-    world.up("--set", "watchdog.interval=0.2")
+    old = (world.state / "url").read_text()
+    again_with = ("up", "--port", "0", "--log-format", "json", "--set", "watchdog.interval=0.2")
+    second = world.start(*again_with)
+    wait_until(lambda: not (world.state / "url").exists(), "the old address stays")
+    world.await_ready(second)
+    assert (world.state / "url").read_text() != old
     again = presence.read(world.state / presence.WATCHDOG_ALIVE)
     assert again is not None
     assert again.pid == watchdog.pid
