@@ -67,7 +67,8 @@ def options() -> re2.Options:
     chosen.encoding = re2.Options.Encoding.LATIN1
     chosen.never_nl = True  # a class like \s or [^x] must not reach into the next line
     chosen.log_errors = False
-    chosen.max_mem = 256 << 20
+    # Bounds the caches that grow with the variety of what is read, not what can be matched.
+    chosen.max_mem = 32 << 20
     return chosen
 
 

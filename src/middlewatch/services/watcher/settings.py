@@ -19,7 +19,7 @@ class WatcherSettings:
     """
 
     block: int = 1 << 20
-    bytes_per_tick: int = 16 << 20
+    bytes_per_tick: int = 8 << 20
     seen_every_s: float = 30.0
     comment_every_s: float = 15.0
     others_every_s: float = 60.0
