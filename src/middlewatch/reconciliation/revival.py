@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from middlewatch.model.action import Answered
 from middlewatch.model.answer import Absent, Known, Unknown
 from middlewatch.model.attempt import EndedBy
 from middlewatch.model.scheduler import FAILURES, AccountingRecord, JobState
@@ -55,7 +56,8 @@ def revival(situation: Situation, now: datetime) -> Revival:
         return NOT_REVIVED
     requeue = ours[-1]
     end = situation.attempt.end if situation.attempt else None
-    if end is not None and end.state is JobState.COMPLETED:
+    # Accounting's word on a requeued attempt is the batch script's, which has to be dated first.
+    if end is not None and end.state is JobState.COMPLETED and end.by is not EndedBy.REQUEUE:
         return Revival(True, "attempt had completed before our requeue reached it")
     if end is not None and end.state is JobState.CANCELLED and end.by in _PERSONS:
         return Revival(True, "attempt had been cancelled before our requeue reached it")
@@ -66,10 +68,10 @@ def revival(situation: Situation, now: datetime) -> Revival:
         return NOT_REVIVED
     if situation.log_end is LogEnd.CANCELLED:
         return Revival(True, "the log says that the attempt was cancelled, not requeued")
-    return _by_accounting(situation, requeue.started_at, now)
+    return _by_accounting(situation, now)
 
 
-def _by_accounting(situation: Situation, requeued_at: datetime, now: datetime) -> Revival:
+def _by_accounting(situation: Situation, now: datetime) -> Revival:
     since = situation.pending_since or now
     lagging = now < since + timedelta(seconds=ACCOUNTING_LAG_S)
     match situation.accounting:
@@ -85,16 +87,33 @@ def _by_accounting(situation: Situation, requeued_at: datetime, now: datetime) -
             )
             if record is None or (record.batch_completed is None and lagging):
                 return Revival(None, "accounting lags") if lagging else NOT_REVIVED
-            return _of_record(record, requeued_at)
+            return _of_record(situation, record)
 
 
-def _of_record(record: AccountingRecord, requeued_at: datetime) -> Revival:
+def _of_record(situation: Situation, record: AccountingRecord) -> Revival:
     if record.cancelled_by is not None:
         return Revival(True, f"accounting: cancelled by {record.cancelled_by}")
     if record.state is JobState.COMPLETED and not record.requeued:
         return Revival(True, "accounting: completed")
-    # A script that traps TERM and exits 0 also "completes" when our requeue kills it, but later.
-    before = record.batch_ended_at is None or record.batch_ended_at <= requeued_at
-    if record.batch_completed and before:
-        return Revival(True, "accounting: the batch script had completed with 0:0")
-    return NOT_REVIVED
+    if not record.batch_completed:
+        return NOT_REVIVED
+    return _of_completed_batch(situation, record.batch_ended_at)
+
+
+def _of_completed_batch(situation: Situation, ended: datetime | None) -> Revival:
+    """The batch script ended with 0:0: by itself, or because it traps the TERM of our requeue?
+
+    A requeue takes effect somewhere between its start and its answer, and without an answer at
+    any time after it; accounting counts whole seconds. Within that span only the log can tell:
+    what a requeue kills gets Slurm's line about it.
+    """
+    ours = requeues(situation)
+    last = ours[-1]
+    why = "accounting: the batch script had completed with 0:0"
+    if ended is None or ended + timedelta(seconds=1) <= ours[0].started_at:
+        return Revival(True, why)
+    if last.answered is Answered.DONE and last.ended_at is not None and ended > last.ended_at:
+        return NOT_REVIVED
+    if situation.progress is None or situation.progress.log_drained_at is None:
+        return Revival(None, "the batch script ended with 0:0 about when our requeue came")
+    return Revival(True, f"{why}, and its log does not say that a requeue killed it")

@@ -1,0 +1,54 @@
+"""Did our requeue end the attempt, or had it ended by itself before? Found by killing us between."""
+
+from __future__ import annotations
+
+from middlewatch.model.action import Action, ActionKind, Answered
+from middlewatch.model.attempt import AttemptEnd, EndedBy
+from middlewatch.model.scheduler import JobState
+from middlewatch.model.signal import Progress
+from middlewatch.reconciliation.plan import next_step
+from middlewatch.reconciliation.situation import Act, LogEnd, Situation
+from tests.unit.reconciliation.worlds import (
+    KEY,
+    T0,
+    accounting,
+    at,
+    attempt,
+    record,
+    situation,
+    successor,
+)
+
+
+def kept_back(**changes: object) -> Situation:
+    """The successor has been pending for five seconds, kept back by Slurm's begin time."""
+    values: dict[str, object] = {
+        "actions": (record(ActionKind.REQUEUE, 0.5),),
+        "pending_since": at(5),
+        **changes,
+    }
+    return situation(successor(), **values)
+
+
+def commanded(made: Situation) -> Action:
+    step = next_step(made, at(10))
+    assert isinstance(step, Act), step
+    return step.action
+
+
+def test_a_script_that_ended_while_a_requeue_was_on_its_way_is_judged_by_its_log() -> None:
+    sent = record(ActionKind.REQUEUE, 1, Answered.IN_FLIGHT)
+    ended = accounting(batch_completed=True, batch_ended_at=at(3))
+    asked = {"attempt": attempt(end=None), "accounting": ended, "actions": (sent,)}
+    unread = Progress(KEY.attempt_id())
+    waiting = next_step(kept_back(**asked, progress=unread), at(10))
+    assert not isinstance(waiting, Act) or not waiting.action.start_now
+    assert commanded(kept_back(**asked)).kind is ActionKind.CANCEL
+    killed = commanded(kept_back(**asked, log_end=LogEnd.REQUEUED))
+    assert killed.kind is ActionKind.UPDATE
+
+
+def test_what_accounting_says_of_a_requeued_attempt_does_not_make_it_revived() -> None:
+    refined = AttemptEnd(JobState.COMPLETED, EndedBy.REQUEUE, 0, 0, T0, at(6))
+    late = accounting(batch_completed=True, batch_ended_at=at(4))
+    assert commanded(kept_back(attempt=attempt(end=refined), accounting=late)).start_now
