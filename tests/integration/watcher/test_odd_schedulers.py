@@ -290,6 +290,46 @@ def test_lines_of_an_orphan_behind_the_old_end_are_not_the_successors(here: Here
     assert here.kinds(1) == []
 
 
+def append_to(here: Here, text: bytes) -> None:
+    """Written now, by the story's clock."""
+    with here.log.open("ab") as log:
+        log.write(text)
+    os.utime(here.log, (here.scheduler.now.timestamp(),) * 2)
+
+
+def begin_appending(here: Here) -> None:
+    """The scheduler does not say that the job appends to its file."""
+    here.job()
+    here.log.write_bytes(b"middlewatch: step=9\n")
+    here.tick()
+    here.end()
+    here.tick()
+    here.requeue()
+    here.tick(5)
+    here.start()
+    append_to(here, b"middlewatch: step=10\n" + CRASH)
+
+
+def test_file_that_proves_to_be_appended_to_is_read_on(here: Here) -> None:
+    begin_appending(here)
+    here.tick()
+    assert here.kinds(1) == []
+    append_to(here, b"middlewatch: step=11\n")
+    here.tick(6)
+    assert here.kinds(1) == [FAILED]
+    progress = here.store.progress(here.attempts()[1].id)
+    assert progress is not None
+    assert progress.first_step == 10
+
+
+def test_short_attempt_that_appended_is_read_when_it_is_over(here: Here) -> None:
+    begin_appending(here)
+    here.tick()
+    here.end()
+    here.tick()
+    assert FAILED in here.kinds(1)
+
+
 def test_last_lines_that_the_successor_overwrote_are_lost_and_not_mixed_up(here: Here) -> None:
     here.job()
     here.log.write_bytes(b"middlewatch: step=9\n")

@@ -97,7 +97,10 @@ def _first(
         return _nothing(tail, got)
     started = attempt.started_at
     if guard is not None and not got.restarted:
-        appended = around.append or _proves_append(got, started, settings, now)
+        waited = around.over or (
+            started is not None and (now - started).total_seconds() >= settings.append_proof_s
+        )
+        appended = around.append or (waited and _proves_append(got, started, settings))
         if not appended and not around.over:
             return Turn(tail)
         if not appended:
@@ -111,16 +114,13 @@ def _first(
     return _taken(replace(tail, guard=None), got)
 
 
-def _proves_append(
-    block: Block, started: datetime | None, settings: WatcherSettings, now: datetime
-) -> bool:
+def _proves_append(block: Block, started: datetime | None, settings: WatcherSettings) -> bool:
     """Something stands behind the place at which the attempt before was left, was written after
     this one started, and the file was not truncated: it is being appended to."""
     if started is None or not block.data:
         return False
     written = datetime.fromtimestamp(block.modified_at, UTC)
-    running = (now - started).total_seconds()
-    return running >= settings.append_proof_s and written >= started
+    return (started - written).total_seconds() <= settings.clock_skew_s
 
 
 def _named_after(path: str, attempt: Attempt) -> bool:
