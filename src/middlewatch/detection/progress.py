@@ -22,6 +22,9 @@ RECOVERED_AFTER = 2
 """Different steps after a failure line that prove that the program goes on: one is also printed
 by a rank that was ahead, and by a bar that is repainted while its process dies."""
 
+LONGEST_STEP_S = 86_400.0
+"""A line that tells of a longer step is not believed."""
+
 _OWN = "middlewatch."
 
 
@@ -151,6 +154,11 @@ def _timed(
 
 def _own_step_time(hit: Hit) -> float | None:
     """Seconds per step as the line itself gives them, in any of the known units."""
+    told = _told_step_time(hit)
+    return told if told is not None and told <= LONGEST_STEP_S else None
+
+
+def _told_step_time(hit: Hit) -> float | None:
     milliseconds = hit.real("step_ms")
     if milliseconds is not None:
         return milliseconds / 1000

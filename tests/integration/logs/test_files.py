@@ -140,6 +140,12 @@ def test_bytes_that_are_no_text_are_given_as_they_are(log: Path) -> None:
     assert read(log).data == b"\0\xff\xfe\n\x80\n"
 
 
+def test_time_that_its_owner_set_on_a_file_is_bounded(log: Path) -> None:
+    log.write_bytes(b"x\n")
+    os.utime(log, (1 << 33, 1 << 33))
+    assert read(log).modified_at < 5e9
+
+
 # -- truncation, rotation, appends ------------------------------------------------------------------
 
 

@@ -188,6 +188,8 @@ def test_requeue_that_accounting_calls_a_node_failure_is_one() -> None:
         ("W1112 11:27:20.804614297 x", None),
         ("2025-13-45 99:00:00 x", None),
         ("2026-01-01T10:00:00+99:00 x", None),
+        ("9999-12-31T23:59:59-14:00 x", None),
+        ("0001-01-01 00:00:00 x", None),
         ("no time", None),
     ],
 )

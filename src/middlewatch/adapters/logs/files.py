@@ -28,6 +28,8 @@ LONGEST_LINE = 1 << 20
 """Bytes of an unfinished line that are waited for; the rest of a longer one is skipped."""
 LEAST_LIMIT = 1 << 16
 MOST_LIMIT = 4 << 20
+LATEST = 4_102_444_800.0
+"""The year 2100: anybody may set any time on a file of their own."""
 HEAD = 1024
 TAIL = 256
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY
@@ -185,7 +187,7 @@ def _next_block(opened: int, path: str, cursor: Cursor | None, limit: int, *, fi
         restarted=restarted,
         at_end=at_end,
         skipped_bytes=skipped,
-        modified_at=status.st_mtime,
+        modified_at=min(max(status.st_mtime, 0.0), LATEST),
     )
 
 

@@ -122,19 +122,24 @@ class Watcher:
                 read, behind = self._one(kept, now, report, seen=seen, files=not spent)
             except errors.Conflict:
                 report.conflicts += 1
-                self._roster.forget(kept.attempt.job_id)
-                queue = deque(k for k in queue if k.attempt.job_id != kept.attempt.job_id)
+                self._later(kept, queue)
                 continue
-            except errors.PortError as error:
-                report.errors.append(f"job {kept.attempt.reference}: {error}")
-                self._roster.forget(kept.attempt.job_id)
-                queue = deque(k for k in queue if k.attempt.job_id != kept.attempt.job_id)
+            except Exception as error:  # noqa: BLE001 - a job's log is anybody's text: what it breaks, it breaks alone
+                report.errors.append(f"job {kept.attempt.reference}: {_said(error)}")
+                self._later(kept, queue)
                 continue
             left -= read
             if behind and not spent:
                 queue.append(kept)
             elif behind:
                 report.behind += 1
+
+    def _later(self, kept: Kept, queue: deque[Kept]) -> None:
+        """Leave this job alone for this tick, and read it anew from the store at the next."""
+        job = kept.attempt.job_id
+        self._roster.forget(job)
+        for other in [other for other in queue if other.attempt.job_id == job]:
+            queue.remove(other)
 
     def _one(
         self, kept: Kept, now: datetime, report: WatcherReport, *, seen: bool, files: bool
@@ -378,6 +383,11 @@ class Watcher:
             return ()
         step, at = found.resumed
         return (resumed(advice.sequence_id, kept.attempt, step, at, now),)
+
+
+def _said(error: Exception) -> str:
+    """What went wrong, for people: a port says it itself, of anything else the kind is told."""
+    return str(error) if isinstance(error, errors.PortError) else f"{type(error).__name__}: {error}"
 
 
 def _has_run(attempt: Attempt) -> bool:
