@@ -21,7 +21,7 @@ from middlewatch.lab.cluster import Cluster
 from middlewatch.lab.spec import LabSpec
 from middlewatch.lab.start import up
 from tools.faults.run import Interrupted, Run, Seen
-from tools.faults.schedule import Schedule, drawn
+from tools.faults.schedule import SHORT, STORMY, Schedule, drawn
 from tools.faults.verdict import COUNTS, Finding, judged
 from tools.faults.world import Watch
 
@@ -29,12 +29,12 @@ ONE_LENGTH = ("FirstJobId=1001",)
 """All job numbers have four digits: a fault is matched by the beginning of a command."""
 
 
-def spec(short_window: bool, name: str) -> LabSpec:
-    """The lab of a schedule: Slurm's own begin time, or one that is shorter than our work."""
+def spec(lab: str, name: str) -> LabSpec:
+    """The lab of that name in `schedule.LABS`."""
     return LabSpec(
-        name=f"{name}-short" if short_window else name,
+        name=f"{name}-{lab}",
         nodes=7,
-        cred_expire=10 if short_window else None,
+        cred_expire=10 if lab == SHORT else None,
         message_timeout=5,
         extra=ONE_LENGTH,
     )
@@ -92,23 +92,27 @@ def _outcome(record: Mapping[str, Any]) -> str:
 
 @dataclass
 class Campaign:
-    """``labs`` by whether their window is short; ``failed`` is where evidence goes."""
+    """``labs`` by their names in `schedule.LABS`; ``failed`` is where evidence goes."""
 
-    labs: Mapping[bool, Cluster]
+    labs: Mapping[str, Cluster]
     say: Callable[[str], None]
     failed: Path
     halt: threading.Event = field(default_factory=threading.Event)
 
     def play(self, schedules: Sequence[Schedule], side_by_side: int) -> list[Played]:
         """All of them; on an interruption those that had ended."""
-        watches = {short: Watch(cluster) for short, cluster in self.labs.items()}
+        watches = {lab: Watch(cluster) for lab, cluster in self.labs.items()}
         for watch in watches.values():
             watch.start()
         done: list[Played] = []
         pool = ThreadPoolExecutor(max_workers=side_by_side)
+        # Whatever happens to slurmctld happens to all jobs: one schedule at a time there.
+        alone = ThreadPoolExecutor(max_workers=1)
         try:
             futures = [
-                pool.submit(self._one, schedule, watches[schedule.short_window])
+                (alone if schedule.lab == STORMY else pool).submit(
+                    self._one, schedule, watches[schedule.lab]
+                )
                 for schedule in schedules
             ]
             for future in futures:
@@ -119,7 +123,8 @@ class Campaign:
             self.halt.set()
             raise
         finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+            for one in (pool, alone):
+                one.shutdown(wait=True, cancel_futures=True)
             for watch in watches.values():
                 watch.stop()
         return done
@@ -127,7 +132,7 @@ class Campaign:
     def _one(self, schedule: Schedule, watch: Watch) -> Played | None:
         if self.halt.is_set():
             return None
-        cluster = self.labs[schedule.short_window]
+        cluster = self.labs[schedule.lab]
         run: Run | None = None
         try:
             run = Run(schedule, cluster, watch, self.halt)
@@ -215,10 +220,10 @@ def run(
     begun = time.monotonic()
     raw = out.with_name(f"{out.stem}-raw.jsonl")
     out.parent.mkdir(parents=True, exist_ok=True)
-    labs: dict[bool, Cluster] = {}
+    labs: dict[str, Cluster] = {}
     try:
-        for short in sorted({schedule.short_window for schedule in schedules}):
-            labs[short] = up(spec(short, name), say)
+        for lab in sorted({schedule.lab for schedule in schedules}):
+            labs[lab] = up(spec(lab, name), say)
         played = Campaign(labs, say, out.with_name(f"{out.stem}-failed")).play(
             schedules, side_by_side
         )

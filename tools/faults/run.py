@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -27,10 +28,11 @@ from tools.faults.ledger import Ledger
 from tools.faults.schedule import COMMANDS, RACES, RECOVERS, Kind, Moment, Schedule
 from tools.faults.world import ENDED, Row, Watch
 
-MAX_HOLD_S = 20.0
+MAX_HOLD_S = 40.0
 """Release-by of our holds here, so that the watchdog's duty can be seen within a run."""
+FROZEN_S = 25.0
 SETTLE_S = 4.0
-END_LIMIT_S = 120.0
+END_LIMIT_S = 150.0
 REACH_LIMIT_S = 75.0
 
 
@@ -88,9 +90,9 @@ def settings(state: Path, environment: str) -> dict[str, dict[str, Any]]:
             "watchdog": {
                 "mode": "action",
                 "interval": 2.0,
-                "max_hold": 30.0,
+                "max_hold": 60.0,
                 "site_max_hold": 120.0,
-                "max_fence": 30.0,
+                "max_fence": 60.0,
                 "heartbeat_stale": 25.0,
             },
         },
@@ -133,6 +135,8 @@ class Run:
             self._submit()
             self._help(self._read_often)
             self._help(self._others)
+            if self.schedule.daemon:
+                self._help(self._storm)
             for number, (moment, pause) in enumerate(
                 zip(self.schedule.moments, self.schedule.pauses_s, strict=True)
             ):
@@ -387,6 +391,23 @@ class Run:
                 self.seen.operator_hold_broken = True
         self.cluster.run(["scontrol", "release", job_id], user=operator, check=False)
         self._held_by_operator = False
+
+    def _storm(self) -> None:
+        """slurmctld hangs while our requeue is sent and then does it, or dies right after it."""
+        if self.schedule.daemon == "freeze":
+            # Before the requeue: from the fault on, for longer than our commands' deadline.
+            if not self._happens(self._clock_starts):
+                return
+            self.cluster.freeze("slurmctld")
+            self._over.wait(FROZEN_S)
+            self.cluster.thaw("slurmctld")
+            return
+        if not self._happens(self._requeue_sent):
+            return
+        self._over.wait(0.1)
+        self.cluster.stop_daemon("slurmctld", signal.SIGKILL)
+        self._over.wait(1.0)
+        self.cluster.start_daemon("slurmctld")
 
     def _happens(self, what: Callable[[], bool]) -> bool:
         while not what():

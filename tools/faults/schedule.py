@@ -73,8 +73,10 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """``short_window``: on the lab whose begin time is shorter than our work (requeue-holds).
-    ``absent``: nobody restarts us before the watchdog has done its duty."""
+    """``lab`` is a key of `LABS`. ``absent``: nobody restarts us before the watchdog has done its
+    duty. ``daemon``: what happens to slurmctld at the first requeue: ``freeze`` (it hangs for
+    longer than our patience and then does everything), ``kill`` (`kill -9` right after it), or
+    nothing."""
 
     seed: int
     kind: Kind
@@ -82,8 +84,9 @@ class Schedule:
     reply: Reply | None
     pauses_s: tuple[float, ...]
     watchdog_too: bool
-    short_window: bool
+    lab: str
     absent: bool
+    daemon: str
     user_exclusion: bool
     bystander: bool
     append: bool
@@ -97,11 +100,19 @@ class Schedule:
         words.append("back after " + " and ".join(f"{p:.1f} s" for p in self.pauses_s))
         if self.reply:
             words.append(str(self.reply))
-        if self.short_window:
+        if self.lab == SHORT:
             words.append("short window")
+        if self.daemon:
+            words.append(f"{self.daemon} slurmctld")
         if self.absent:
             words.append("only the watchdog lets go")
         return ", ".join(words)
+
+
+USUAL, SHORT, STORMY = "usual", "short", "stormy"
+LABS = (USUAL, SHORT, STORMY)
+"""Slurm's own begin time of two minutes; one that is shorter than our work, so that we take
+requeue-holds; and one of its own for each schedule in which slurmctld suffers as well."""
 
 
 def _at(how: str, command: str) -> tuple[str, str]:
@@ -112,62 +123,66 @@ TIME = ("time", "")
 LONG = "long"
 """A pause that outlasts Slurm's own begin time."""
 
-PATTERNS: tuple[tuple[Kind, tuple[str, str], str, bool], ...] = (
-    # what fails, when we are killed, what else, on the lab with the short window
-    (Kind.CRASH, TIME, "", False),
-    (Kind.CRASH, _at("after", "requeue"), LONG, False),
-    (Kind.CRASH, _at("after", "requeuehold"), "absent", True),
-    (Kind.CRASH, _at("before", "requeue"), "", False),
-    (Kind.CRASH, _at("instead", "requeue"), "", False),
-    (Kind.CRASH, _at("after", "requeue"), "", False),
-    (Kind.CRASH, _at("before", "update"), "", False),
-    (Kind.CRASH, _at("instead", "update"), "", False),
-    (Kind.CRASH, _at("after", "update"), "", False),
-    (Kind.CRASH, _at("after", "requeuehold"), "everybody dead", True),
-    (Kind.HANG, TIME, "", False),
-    (Kind.HANG, _at("before", "requeue"), "", False),
-    (Kind.COMPLETE, TIME, "", False),
-    (Kind.CANCEL, TIME, "", False),
-    (Kind.CRASH, _at("before", "requeuehold"), "", True),
-    (Kind.CRASH, _at("instead", "requeuehold"), "", True),
-    (Kind.HANG, _at("after", "requeue"), LONG, False),
-    (Kind.HOLD, TIME, "", False),
-    (Kind.CRASH, _at("after", "update"), "", True),
-    (Kind.CRASH, _at("before", "release"), "", True),
-    (Kind.COMPLETE, _at("before", "cancel"), "", False),
-    (Kind.CANCEL, _at("instead", "cancel"), "", False),
-    (Kind.CANCEL_LATER, TIME, "", False),
-    (Kind.CRASH, TIME, "drop-reply requeue", False),
-    (Kind.CRASH, TIME, "drop-reply update", False),
-    (Kind.CRASH, _at("after", "release"), "", True),
-    (Kind.CRASH, TIME, "", True),
-    (Kind.CRASH, TIME, "delay-before requeue", False),
-    (Kind.CRASH, TIME, "delay-after update", False),
-    (Kind.HANG, _at("after", "requeuehold"), "", True),
-    (Kind.HOLD, TIME, "", True),
-    (Kind.CRASH, TIME, "twice", False),
-    (Kind.COMPLETE, TIME, "", True),
-    (Kind.CANCEL, TIME, "", True),
-    (Kind.CRASH, _at("before", "unfence"), "drop-reply requeue", False),
-    (Kind.CRASH, _at("after", "unfence"), "drop-reply requeue", False),
-    (Kind.COMPLETE, _at("after", "cancel"), "", False),
-    (Kind.HOLD, _at("after", "requeue"), "", False),
-    (Kind.CRASH, TIME, "drop-reply requeuehold", True),
-    (Kind.CRASH, TIME, "twice", True),
+PATTERNS: tuple[tuple[Kind, tuple[str, str], str, str], ...] = (
+    # what fails, when we are killed, what else, on which lab
+    (Kind.CRASH, TIME, "", USUAL),
+    (Kind.CRASH, _at("after", "requeue"), LONG, USUAL),
+    (Kind.CRASH, _at("after", "requeuehold"), "absent", SHORT),
+    (Kind.CRASH, _at("before", "requeue"), "", USUAL),
+    (Kind.CRASH, _at("instead", "requeue"), "", USUAL),
+    (Kind.CRASH, _at("after", "requeue"), "", USUAL),
+    (Kind.CRASH, _at("before", "update"), "", USUAL),
+    (Kind.CRASH, _at("instead", "update"), "", USUAL),
+    (Kind.CRASH, _at("after", "update"), "", USUAL),
+    (Kind.CRASH, _at("after", "requeuehold"), "everybody dead", SHORT),
+    (Kind.HANG, TIME, "", USUAL),
+    (Kind.HANG, _at("before", "requeue"), "", USUAL),
+    (Kind.COMPLETE, TIME, "", USUAL),
+    (Kind.CANCEL, TIME, "", USUAL),
+    (Kind.CRASH, _at("before", "requeuehold"), "", SHORT),
+    (Kind.CRASH, _at("instead", "requeuehold"), "", SHORT),
+    (Kind.HANG, _at("after", "requeue"), LONG, USUAL),
+    (Kind.HOLD, TIME, "", USUAL),
+    (Kind.CRASH, _at("after", "update"), "", SHORT),
+    (Kind.CRASH, _at("before", "release"), "", SHORT),
+    (Kind.COMPLETE, _at("before", "cancel"), "", USUAL),
+    (Kind.CANCEL, _at("instead", "cancel"), "", USUAL),
+    (Kind.CANCEL_LATER, TIME, "", USUAL),
+    (Kind.CRASH, TIME, "drop-reply requeue", USUAL),
+    (Kind.CRASH, TIME, "drop-reply update", USUAL),
+    (Kind.CRASH, _at("after", "release"), "", SHORT),
+    (Kind.CRASH, TIME, "", SHORT),
+    (Kind.CRASH, TIME, "delay-before requeue", USUAL),
+    (Kind.CRASH, TIME, "delay-after update", USUAL),
+    (Kind.HANG, _at("after", "requeuehold"), "", SHORT),
+    (Kind.HOLD, TIME, "", SHORT),
+    (Kind.CRASH, TIME, "twice", USUAL),
+    (Kind.COMPLETE, TIME, "", SHORT),
+    (Kind.CANCEL, TIME, "", SHORT),
+    (Kind.CRASH, _at("before", "unfence"), "drop-reply requeuehold", SHORT),
+    (Kind.CRASH, _at("after", "unfence"), "drop-reply requeuehold", SHORT),
+    (Kind.COMPLETE, _at("after", "cancel"), "", USUAL),
+    (Kind.HOLD, _at("after", "requeue"), "", USUAL),
+    (Kind.CRASH, TIME, "drop-reply requeuehold", SHORT),
+    (Kind.CRASH, TIME, "twice", SHORT),
+    (Kind.CRASH, TIME, "freeze", STORMY),
+    (Kind.CRASH, TIME, "kill", STORMY),
+    (Kind.HANG, TIME, "freeze", STORMY),
+    (Kind.CRASH, _at("after", "requeue"), "kill", STORMY),
 )
 """Schedule number n is drawn from pattern (n - 1) modulo their number, so that a run of as many
 schedules as there are patterns meets each step between two commands."""
 
-WINDOW_S = {Kind.HANG: 14.0, Kind.COMPLETE: 10.0, Kind.CANCEL: 10.0}
+WINDOW_S = {Kind.HANG: 16.0, Kind.COMPLETE: 10.0, Kind.CANCEL: 10.0}
 """Moments by time are drawn uniformly over so many seconds; an undisturbed recovery takes about
-that long."""
-DEFAULT_WINDOW_S = 9.0
+that long where five of them share two cores."""
+DEFAULT_WINDOW_S = 12.0
 
 
 def drawn(seed: int) -> Schedule:
     """The schedule of that number: always the same."""
     chance = random.Random(seed)
-    kind, (how, command), extra, short = PATTERNS[(seed - 1) % len(PATTERNS)]
+    kind, (how, command), extra, lab = PATTERNS[(seed - 1) % len(PATTERNS)]
     window = WINDOW_S.get(kind, DEFAULT_WINDOW_S)
     first = Moment(how, round(chance.uniform(0, window), 2) if how == "time" else 0.0, command)
     moments = [first]
@@ -183,14 +198,14 @@ def drawn(seed: int) -> Schedule:
         pauses[0] = round(chance.uniform(123, 130), 2)
         watchdog_too = True
     if extra == "everybody dead":
-        pauses[0] = round(chance.uniform(32, 45), 2)
+        pauses[0] = round(chance.uniform(25, 60), 2)
         watchdog_too = True
     if extra == "absent":
         watchdog_too = False
     reply: Reply | None = None
     if kind in RACES:
         # So that the end comes between our last look and what the requeue does.
-        reply = Reply("delay-before", "requeuehold" if short else "requeue", 3.0)
+        reply = Reply("delay-before", "requeuehold" if lab == SHORT else "requeue", 3.0)
     elif extra.startswith(("drop", "delay")):
         what, _, about = extra.partition(" ")
         seconds = round(chance.uniform(2, 7), 1) if what.startswith("delay") else 0.0
@@ -202,8 +217,9 @@ def drawn(seed: int) -> Schedule:
         reply=reply,
         pauses_s=tuple(pauses),
         watchdog_too=watchdog_too,
-        short_window=short,
+        lab=lab,
         absent=extra == "absent",
+        daemon=extra if lab == STORMY else "",
         user_exclusion=chance.random() < 0.5,
         bystander=chance.random() < 0.25,
         append=chance.random() < 0.3,
