@@ -9,6 +9,7 @@ DEMO_ARGS   ?=
 PYTEST_ARGS ?=
 ONLY        ?=
 LAB_ARGS    ?=
+FAULTS_ARGS ?=
 
 BIN   := .venv/bin
 STAMP := .venv/.made-from-lock
@@ -43,7 +44,7 @@ bench: setup ## measure the speeds into build/bench.json; ONLY=group picks one
 	@$(BIN)/python -m tools.bench $(if $(ONLY),--only $(ONLY))
 
 faults: setup ## kill everything at random moments of a recovery, count what went wrong, into build/faults.json
-	@$(BIN)/python -m tools.faults
+	@$(BIN)/python -m tools.faults $(FAULTS_ARGS)
 
 lab: setup ## start a real Slurm on this machine (root, Debian); LAB_ARGS= passes flags
 	@$(BIN)/middlewatch lab up $(LAB_ARGS)
