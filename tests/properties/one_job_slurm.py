@@ -21,7 +21,6 @@ from middlewatch.model.scheduler import (
     Snapshot,
 )
 
-BEGIN_DELAY_S = 121
 FACTS = ClusterFacts("lab", "22.05.8", 121.0, 10.0, 300.0, 5.0)
 NODES = ("n1", "n2", "n3", "n4")
 NEEDED = 2
@@ -31,6 +30,7 @@ NEEDED = 2
 class OneJob:
     now: datetime
     submitted: datetime
+    begin_delay_s: float = 121.0
     state: JobState = JobState.RUNNING
     restarts: int = 0
     eligible: datetime | None = None
@@ -119,7 +119,7 @@ class OneJob:
         self.accounts.setdefault(self.submitted, JobState.CANCELLED)
         self.state, self.restarts = JobState.PENDING, self.restarts + 1
         self.submitted = self.now.replace(microsecond=0) + timedelta(seconds=0)
-        self.eligible = self.submitted + timedelta(seconds=BEGIN_DELAY_S)
+        self.eligible = self.submitted + timedelta(seconds=self.begin_delay_s)
         self.started = self.ended = None
         self.special_hold = hold
         return True

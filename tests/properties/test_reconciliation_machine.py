@@ -65,7 +65,7 @@ class RestartOfOneJob(RuleBasedStateMachine):
         wanted=st.sets(st.sampled_from(["n1", "n2", "n3"]), max_size=3),
         running=st.booleans(),
         requeueable=st.sampled_from([True, True, True, False]),
-        window=st.sampled_from([121.0, 121.0, 11.0]),
+        window=st.sampled_from([121.0, 18.0, 11.0]),
     )
     def begin(
         self,
@@ -75,7 +75,7 @@ class RestartOfOneJob(RuleBasedStateMachine):
         requeueable: bool,
         window: float,
     ) -> None:
-        self.job = OneJob(T0, T0 - timedelta(hours=1))
+        self.job = OneJob(T0, T0 - timedelta(hours=1), window)
         self.job.started = self.job.submitted
         self.job.user_exclusions = self.job.excluded = frozenset(user)
         self.job.requeue_flag = self.owner_flag = requeueable
@@ -199,6 +199,9 @@ class RestartOfOneJob(RuleBasedStateMachine):
     def _check_action(self, action: Action) -> None:
         if action.exclusions is not None:
             assert self.job.user_exclusions <= set(action.exclusions), "a user's exclusion lost"
+        over = self.job.first_end in (JobState.COMPLETED, JobState.CANCELLED)
+        if action.start_now and self.job.restarts == 1 and self.job.accounting_up:
+            assert not over, "let go what had completed or had been cancelled"
         if action.requeueable is True:
             assert self.owner_flag, "Requeue=0 of a job that never asked for requeueing was flipped"
 
@@ -230,10 +233,20 @@ class RestartOfOneJob(RuleBasedStateMachine):
         self.turn(fate, delay_s, meanwhile)
 
     @rule(turns=st.integers(1, 8), pause_s=st.sampled_from([0.2, 0.6, 1.0]))
+    def controller_goes_on(self, turns: int, pause_s: float) -> None:
+        self.controller_goes_on_undisturbed(turns, pause_s)
+
     def controller_goes_on_undisturbed(self, turns: int, pause_s: float) -> None:
         for _ in range(turns):
             self.turn("done")
             self.job.pass_time(pause_s)
+
+    @rule(delay_s=st.floats(2.0, 9.0), turns=st.integers(3, 8))
+    def a_command_hangs_while_the_node_fails(self, delay_s: float, turns: int) -> None:
+        """What chance finds too seldom: a late requeue behind Slurm's own."""
+        self.turn("late", delay_s)
+        self.something_happens_to_the_job("node_failure")
+        self.controller_goes_on_undisturbed(turns, 0.6)
 
     # ------------------------------------------------------------------ the world
 
@@ -262,6 +275,9 @@ class RestartOfOneJob(RuleBasedStateMachine):
         )
     )
     def something_happens(self, event: str) -> None:
+        self.something_happens_to_the_job(event)
+
+    def something_happens_to_the_job(self, event: str) -> None:
         job = self.job
         running, pending = job.state is JobState.RUNNING, job.state is JobState.PENDING
         match event:

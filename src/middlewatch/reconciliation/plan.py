@@ -19,6 +19,7 @@ from middlewatch.reconciliation.restart import (
     PENDING_SETTLE_S,
     REQUEUES,
     UPDATES,
+    late_requeue_possible,
     let_go_before,
     let_start,
     lift_fence,
@@ -145,5 +146,8 @@ def _let_go(situation: Situation, view: JobView, now: datetime, report: Report) 
     resting = refused_until(situation, UPDATES, now)
     if resting is not None:
         return Wait(f"the scheduler refused the update: {resting[1]}", resting[0])
+    late = late_requeue_possible(situation, view, now)
+    if late is not None:
+        return late
     why = f"let go before {report.reason.value}"
     return let_start(situation, view, situation.detail.value, now, why=why)

@@ -16,7 +16,7 @@ from middlewatch.model.advice import Disposition, Reason
 from middlewatch.model.answer import Absent, Known
 from middlewatch.model.scheduler import FAILURES, JobDetail, JobFlag, JobState, JobView
 from middlewatch.reconciliation import exclusions
-from middlewatch.reconciliation.in_flight import fence_stands, refused_until, unanswered
+from middlewatch.reconciliation.in_flight import fence_stands, refused_until, settled_at, unanswered
 from middlewatch.reconciliation.revival import revival
 from middlewatch.reconciliation.situation import (
     Act,
@@ -34,6 +34,8 @@ from middlewatch.reconciliation.situation import (
 
 PENDING_SETTLE_S = 1.1
 """More than one full second between PENDING and the start."""
+WINDOW_MARGIN_S = 5.0
+"""What the begin time must outlast a wait by, for our own update to come first."""
 SHORT_WINDOW_S = 15.0
 """A begin-time window shorter than this does not outlast our work: take a requeue-hold."""
 TAKE_OVER = frozenset({"afterany", "afternotok", "singleton"})
@@ -193,6 +195,10 @@ def _of_pending(situation: Situation, view: JobView, now: datetime) -> Step:
     resting = refused_until(situation, UPDATES, now)
     if resting is not None:
         return Wait(f"the scheduler refused the update: {resting[1]}", resting[0])
+    if ours:
+        late = late_requeue_possible(situation, view, now)
+        if late is not None:
+            return late if done else _constrain_only(situation, detail, now, done, late.why)
     wanted = None if done else exclusions.united(situation, detail)
     if not ours:
         return Act(Action(ActionKind.UPDATE, view.job_id, "exclude the failed node", wanted))
@@ -204,6 +210,18 @@ def _of_pending(situation: Situation, view: JobView, now: datetime) -> Step:
         why="set the exclusions and let the successor start",
         wanted=wanted,
     )
+
+
+def late_requeue_possible(situation: Situation, view: JobView, now: datetime) -> Wait | None:
+    """Wait while a requeue of ours has no answer, where Slurm's begin time outlasts that: a late
+    one finds the job pending and is refused, and the owner's Requeue flag stays as it is."""
+    late = unanswered(situation, REQUEUES, now)
+    if late is None:
+        return None
+    over = settled_at(late, situation)
+    if view.eligible_at is None or view.eligible_at <= over + timedelta(seconds=WINDOW_MARGIN_S):
+        return None
+    return Wait("a requeue has no answer yet: Slurm keeps the successor back meanwhile", over)
 
 
 def let_start(

@@ -223,9 +223,28 @@ def test_an_operators_hold_stays_while_the_exclusions_are_set() -> None:
     assert waits(after).reason is Reason.OPERATOR_HOLD
 
 
-def test_a_lost_requeue_answer_fences_the_start() -> None:
+def test_a_lost_requeue_answer_is_waited_out_behind_slurms_begin_time() -> None:
     lost = record(ActionKind.REQUEUE, 0.5, Answered.NO_ANSWER)
     action = acts(held_back(actions=(lost,))).action
+    assert action.exclusions == ("gpu-001",)
+    assert not action.start_now
+    assert action.requeueable is None
+    carried = held_back(actions=(lost,), detail=detail(excluded_nodes=("gpu-001",)))
+    assert waits(carried).until is not None
+    action = acts(carried, 20).action
+    assert action.start_now
+    assert action.requeueable is None
+
+
+def test_a_lost_requeue_answer_fences_the_start_where_the_window_is_too_short() -> None:
+    lost = record(ActionKind.REQUEUE, 0.5, Answered.NO_ANSWER)
+    made = situation(
+        successor(eligible_at=REQUEUED + timedelta(seconds=17)),
+        actions=(lost,),
+        pending_since=at(5),
+        accounting=accounting(),
+    )
+    action = acts(made).action
     assert action.start_now
     assert action.requeueable is False
 
