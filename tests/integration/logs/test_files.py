@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from middlewatch.adapters.logs import FileLogs
+from middlewatch.adapters.logs.as_user import open_as
 from middlewatch.adapters.logs.files import LEAST_LIMIT, LONGEST_LINE
 from middlewatch.ports.scanner import Block, CannotRead, Cursor
 
@@ -340,6 +341,42 @@ def test_root_opens_a_file_with_the_rights_of_the_jobs_user(passage: Path) -> No
     assert got.data == b"theirs\n"
     passage.chmod(0o700)
     assert refused(log, NOBODY) == "permission"
+
+
+@pytest.mark.root
+def test_folder_of_a_projects_group_is_entered_with_that_group_alone(passage: Path) -> None:
+    project = passage / "project"
+    project.mkdir()
+    log = project / "out.log"
+    log.write_bytes(b"theirs\n")
+    os.chown(log, NOBODY, NOBODY)
+    os.chown(project, 0, 4242)
+    project.chmod(0o750)
+    os.close(open_as(NOBODY, str(log), os.O_RDONLY, groups=(NOBODY, 4242)))
+    with pytest.raises(PermissionError):
+        open_as(NOBODY, str(log), os.O_RDONLY, groups=(NOBODY,))
+
+
+@pytest.mark.root
+def test_borrowed_groups_are_given_back_and_other_threads_never_see_them() -> None:
+    own = os.getgroups()
+    seen = set()
+    stop = threading.Event()
+
+    def look() -> None:
+        while not stop.is_set():
+            seen.add(tuple(os.getgroups()))
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        for _ in range(200):
+            os.close(open_as(NOBODY, "/etc/passwd", os.O_RDONLY, groups=(NOBODY, 4242)))
+    finally:
+        stop.set()
+        thread.join()
+    assert os.getgroups() == own
+    assert seen == {tuple(own)}
 
 
 @pytest.mark.root
