@@ -255,7 +255,8 @@ class Process:
         self._runner.stop(Role.MANAGER.value, Role.CONTROLLER.value)
         clean = self._drained(hurry) if Role.CONTROLLER in self._roles else True
         self._runner.stop()
-        if self._mark is not None and clean:
+        if self._mark is not None:
+            # Also where something is left: the watchdog lets that go, and leaves after it.
             with contextlib.suppress(OSError):
                 self._mark.stopped(self._parts.clock.now())
         self._log.info("stopped", clean=clean)
