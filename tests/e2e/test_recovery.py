@@ -113,6 +113,35 @@ def test_silence_alone_raises_an_alarm_and_nothing_else(stage: Stage) -> None:
     assert stage.cluster.job(job)["JobState"] == "RUNNING"
 
 
+STUCK_AFTER_A_CRASH_LINE = """#!/bin/bash
+#SBATCH --nodes=1 --comment='{comment}'
+first=$(( ${{SLURM_RESTART_COUNT:-0}} * 10 + 1 ))
+for step in $(seq $first 30); do echo "middlewatch: step=$step total=400"; sleep 0.1; done
+if [ "${{SLURM_RESTART_COUNT:-0}}" = 0 ]; then
+  echo "[rank0]: RuntimeError: CUDA error: uncorrectable ECC error encountered"
+  sleep 1000
+fi
+for step in $(seq 31 400); do echo "middlewatch: step=$step total=400"; sleep 0.1; done
+"""
+
+
+def test_a_crash_line_and_then_no_progress_ends_a_job_that_still_runs(stage: Stage) -> None:
+    stage.begin({"policy": {"grace_floor_s": 3.0}})
+    script = STUCK_AFTER_A_CRASH_LINE.format(comment=stage.opt_in())
+    job = stage.cluster.submit(script)
+    advice = stage.wait("an outcome", lambda: stage.outcome(job), 90)
+    assert advice.may_end_running
+    assert advice.status.disposition is Disposition.CONVERGED
+    stage.wait(
+        "resumed",
+        lambda: any(
+            m.kind is MilestoneKind.RESUMED for m in stage.store.milestones(advice.sequence_id)
+        ),
+    )
+    verbs = [argv[1] for argv in stage.changing()]
+    assert verbs == ["requeue", "update"]
+
+
 def test_a_person_who_cancels_is_the_end_of_it(stage: Stage) -> None:
     stage.begin()
     job = stage.submit(nodes=2, steps=1000)
