@@ -11,6 +11,7 @@ from middlewatch.model.signal import Domain
 
 CATALOGUE = read_catalogue()
 SCANNER = Re2Scanner(CATALOGUE)
+BY_ID = CATALOGUE.by_id()
 EXAMPLES = [(p.id, line) for p in CATALOGUE.patterns for line in p.examples]
 NEAR_MISSES = [(p.id, line) for p in CATALOGUE.patterns for line in p.near_misses]
 LOUD = {PatternKind.FAILURE, PatternKind.EXCEPTION, PatternKind.WATCHDOG}
@@ -73,3 +74,21 @@ def test_each_kind_of_failure_has_a_pattern(failure_class: str) -> None:
 def test_hardware_that_failed_is_fatal_or_names_a_node() -> None:
     hardware = [p for p in CATALOGUE.patterns if p.domain is Domain.HARDWARE and p.kind in LOUD]
     assert all(p.scope in {"gpu", "node"} for p in hardware)
+
+
+@pytest.mark.parametrize("prefix", ["", "[rank5]: ", "12: "])
+@pytest.mark.parametrize(
+    ("pattern", "line"),
+    [e for e in EXAMPLES if BY_ID[e[0]].kind is PatternKind.EXCEPTION and not e[1].startswith("[")],
+)
+def test_exception_is_of_the_writer_of_its_traceback(pattern: str, line: str, prefix: str) -> None:
+    """An exception counts only where its writer's traceback is open: a rank that the message names
+    must not be taken for who wrote it."""
+
+    def writer(text: str, wanted: str) -> tuple[str, str]:
+        hits = SCANNER.scan(f"{prefix}{text}\n".encode(), 0)
+        groups = next(dict(hit.groups) for hit in hits if hit.pattern_id == wanted)
+        return groups.get("label", ""), groups.get("rank", "")
+
+    opened = writer("Traceback (most recent call last):", "python.traceback")
+    assert writer(line, pattern) == opened
