@@ -60,3 +60,5 @@ class Batch:
     drained: bool = False
     caught_up: bool = True
     """The files were read to their present end: only then does silence mean anything."""
+    readable: bool = True
+    """At least one file of the attempt can be read: what cannot be seen is not silent."""

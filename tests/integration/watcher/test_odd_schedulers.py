@@ -393,6 +393,36 @@ def test_output_into_nowhere_is_no_fault(here: Here) -> None:
     assert here.kinds() == []
 
 
+def test_job_whose_output_nobody_can_see_is_not_called_silent(here: Here) -> None:
+    here.job(stdout="/dev/null")
+    for _ in range(5):
+        here.tick(1000)
+    assert here.kinds() == []
+
+
+def test_job_that_has_printed_nothing_for_too_long_is(here: Here) -> None:
+    here.job()
+    here.log.write_bytes(b"")
+    for _ in range(5):
+        here.tick(1000)
+    assert here.kinds() == [SignalKind.SILENCE]
+
+
+def test_comments_of_many_jobs_are_read_again_a_few_at_a_time(here: Here) -> None:
+    for number in range(100, 200):
+        here.job(str(number), stdout=str(here.folder / f"{number}.log"))
+    for _ in range(10):
+        here.tick()
+    before = here.scheduler.detail_calls
+    here.tick(60)
+    assert here.scheduler.detail_calls - before == 4
+    last = here.scheduler.details["199"]
+    here.scheduler.details["199"] = replace(last, comment=COMMENT.replace("action", "off"))
+    for _ in range(30):
+        here.tick()
+    assert here.attempts("199")[0].opt_in.mode is JobMode.OFF
+
+
 def advised(here: Here) -> str:
     attempt = here.attempts()[0]
     name = sequence_id(CLUSTER, "7", attempt.id, "RESTART")

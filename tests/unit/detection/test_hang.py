@@ -159,6 +159,10 @@ def test_nothing_is_concluded_from_files_that_were_not_read_to_their_end() -> No
     assert story.look(last + 1000, caught_up=False) == []
 
 
+def test_what_cannot_be_read_is_not_silent() -> None:
+    assert Story().look(5000, readable=False) == []
+
+
 def test_step_after_a_silence_is_a_recovery() -> None:
     story, last = familiar()
     story.look(last + 100)

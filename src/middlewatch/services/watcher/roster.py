@@ -138,6 +138,7 @@ class Roster:
             except PortError as error:
                 report.errors.append(f"job {view.job_id}: {error}")
         self._note_dependents(snapshot, waiting)
+        self._ask_again(snapshot, now, report)
         self._ask_strangers(snapshot, now, report)
         self._take_missing(listed, now, report)
 
@@ -174,7 +175,7 @@ class Roster:
         if entry.attempt.end is not None and not had_end:
             report.attempts_ended += 1
         self._place(entry, view)
-        if self._detail_is_due(entry, view, now):
+        if entry.detail_at is None or entry.detail_state != view.state.value:
             self._read_again(entry, view, now, report)
 
     def _place(self, entry: Kept, view: JobView) -> None:
@@ -242,12 +243,6 @@ class Roster:
         kept.sort(key=lambda e: e.attempt.submitted_at)
         self._strangers.pop((view.job_id, view.submitted_at), None)
 
-    def _detail_is_due(self, entry: Kept, view: JobView, now: datetime) -> bool:
-        if entry.detail_at is None or entry.detail_state != view.state.value:
-            return True
-        age = (now - entry.detail_at).total_seconds()
-        return entry.attempt.live and age >= self._settings.comment_every_s
-
     def _read_again(self, entry: Kept, view: JobView, now: datetime, report: WatcherReport) -> None:
         detail = self._detail(view, report)
         if detail is not None:
@@ -268,6 +263,22 @@ class Roster:
             required_nodes=detail.required_nodes,
             excluded_nodes=detail.excluded_nodes,
         )
+
+    def _ask_again(self, snapshot: Snapshot, now: datetime, report: WatcherReport) -> None:
+        """Read a few comments of watched jobs again, those read longest ago first."""
+        present = {(view.job_id, view.submitted_at): view for view in snapshot.jobs}
+        old = [
+            (entry.detail_at, entry)
+            for entry in self.all()
+            if entry.attempt.live
+            and entry.detail_at is not None
+            and (now - entry.detail_at).total_seconds() >= self._settings.comment_every_s
+        ]
+        old.sort(key=lambda item: item[0])
+        for _, entry in old[: self._settings.again_per_tick]:
+            view = present.get((entry.attempt.job_id, entry.attempt.submitted_at))
+            if view is not None:
+                self._read_again(entry, view, now, report)
 
     def _ask_strangers(self, snapshot: Snapshot, now: datetime, report: WatcherReport) -> None:
         """Ask a few of those who were not opted in whether they are now."""

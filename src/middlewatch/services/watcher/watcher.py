@@ -201,7 +201,7 @@ class Watcher:
         blocked = before is not None and not self._left(before)
         if not files or not watch.tails or not _has_run(attempt) or blocked:
             drained = files and not blocked and not attempt.live and not watch.tails
-            quiet = Batch(attempt, drained=drained, caught_up=files and not blocked)
+            quiet = Batch(attempt, drained=drained, caught_up=False)
             return _Round(watch.tails, quiet, 0, behind=not files and not watch.closed)
         follower = self._roster.after(kept)
         followed = follower is not None and _has_run(follower.attempt)
@@ -262,6 +262,7 @@ class Watcher:
             unreadable=tuple(unreadable),
             drained=over and at_end,
             caught_up=at_end,
+            readable=any(got.tail.cursor is not None for got in turns),
         )
         behind = not at_end and read > 0
         return _Round(tuple(got.tail for got in turns), batch, read, behind)
