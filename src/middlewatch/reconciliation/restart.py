@@ -157,7 +157,7 @@ def _of_successor(situation: Situation, view: JobView, now: datetime) -> Step:
         return Wait("the successor is completing")
     if view.state in (JobState.RUNNING, JobState.SUSPENDED):
         return _of_started(situation, now)
-    return _of_ended(situation, view)
+    return _of_ended(situation, view, now)
 
 
 def _of_pending(situation: Situation, view: JobView, now: datetime) -> Step:
@@ -181,7 +181,7 @@ def _of_pending(situation: Situation, view: JobView, now: datetime) -> Step:
         if waiting is not None:
             return waiting
         unwanted = undo_if_revived(situation, view, now)
-        if isinstance(unwanted, Wait):
+        if isinstance(unwanted, Wait) and unwanted.reason is Reason.UNKNOWN_STATE:
             return _constrain_only(situation, detail, now, done, unwanted.why)
         if unwanted is not None:
             return unwanted
@@ -378,17 +378,25 @@ def _of_started(situation: Situation, now: datetime) -> Step:
         fence = lift_fence(situation, view, now)
         if fence is not None:
             return fence
-    ours = requeues(situation)
-    if ours:
-        judged = revival(situation, now)
-        if judged.revived is None and situation.accounting is None:
-            return Need(Fact.ACCOUNTING)
-        if judged.revived:
-            return abandoned(Reason.REVIVED_IN_ERROR, f"{judged.why}; the successor already runs")
+    unwanted = _revived_and_ran(situation, now, "already runs")
+    if unwanted is not None:
+        return unwanted
     return _converged(situation, "the successor runs and carries the exclusions")
 
 
-def _of_ended(situation: Situation, view: JobView) -> Step:
+def _revived_and_ran(situation: Situation, now: datetime, did: str) -> Need | Report | None:
+    """What our requeue revived and Slurm started by itself: said, and left alone."""
+    if not requeues(situation):
+        return None
+    judged = revival(situation, now)
+    if judged.revived is None and situation.accounting is None:
+        return Need(Fact.ACCOUNTING)
+    if not judged.revived:
+        return None
+    return abandoned(Reason.REVIVED_IN_ERROR, f"{judged.why}; the successor {did}")
+
+
+def _of_ended(situation: Situation, view: JobView, now: datetime) -> Step:
     cancels = [
         r
         for r in situation.actions
@@ -400,6 +408,9 @@ def _of_ended(situation: Situation, view: JobView) -> Step:
         return abandoned(
             Reason.TARGET_ENDED, f"the successor was ended as {view.state.value} by somebody else"
         )
+    unwanted = _revived_and_ran(situation, now, f"ran and ended as {view.state.value}")
+    if unwanted is not None:
+        return unwanted
     match situation.detail:
         case None:
             return Need(Fact.DETAIL)

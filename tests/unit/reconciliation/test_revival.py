@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import pytest
+
 from middlewatch.model.action import Action, ActionKind, Answered
+from middlewatch.model.advice import Reason
 from middlewatch.model.attempt import AttemptEnd, EndedBy
 from middlewatch.model.scheduler import JobState
 from middlewatch.model.signal import Progress
 from middlewatch.reconciliation.plan import next_step
-from middlewatch.reconciliation.situation import Act, LogEnd, Situation
+from middlewatch.reconciliation.situation import Act, LogEnd, Report, Situation, Wait
 from tests.unit.reconciliation.worlds import (
     KEY,
     T0,
     accounting,
     at,
     attempt,
+    detail,
     record,
     situation,
     successor,
@@ -52,3 +56,29 @@ def test_what_accounting_says_of_a_requeued_attempt_does_not_make_it_revived() -
     refined = AttemptEnd(JobState.COMPLETED, EndedBy.REQUEUE, 0, 0, T0, at(6))
     late = accounting(batch_completed=True, batch_ended_at=at(4))
     assert commanded(kept_back(attempt=attempt(end=refined), accounting=late)).start_now
+
+
+def test_while_a_cancel_of_ours_has_no_answer_nothing_else_is_done_to_the_job() -> None:
+    completed = accounting(state=JobState.COMPLETED, requeued=False)
+    cancel = record(ActionKind.CANCEL, 6, Answered.IN_FLIGHT, why="revived in error: completed")
+    requeue = record(ActionKind.REQUEUE, 0.5)
+    made = kept_back(
+        attempt=attempt(end=None), accounting=completed, actions=(requeue, cancel), detail=detail()
+    )
+    assert isinstance(next_step(made, at(10)), Wait)
+
+
+@pytest.mark.parametrize("state", [JobState.RUNNING, JobState.COMPLETED])
+def test_a_revived_successor_that_slurm_started_by_itself_is_no_convergence(
+    state: JobState,
+) -> None:
+    made = situation(
+        successor(state),
+        actions=(record(ActionKind.REQUEUE, 0.5),),
+        attempt=attempt(end=None),
+        accounting=accounting(state=JobState.COMPLETED, requeued=False),
+        detail=detail(excluded_nodes=("gpu-001",)),
+    )
+    step = next_step(made, at(200))
+    assert isinstance(step, Report)
+    assert step.reason is Reason.REVIVED_IN_ERROR
