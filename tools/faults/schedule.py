@@ -210,6 +210,10 @@ def drawn(seed: int) -> Schedule:
         what, _, about = extra.partition(" ")
         seconds = round(chance.uniform(2, 7), 1) if what.startswith("delay") else 0.0
         reply = Reply(what, about, seconds)
+    fault_at, more_steps = chance.randint(12, 24), chance.randint(38, 86)
+    if extra == "kill":
+        # slurmctld saves its state every few seconds: it must know the job when it comes back.
+        fault_at += 150
     return Schedule(
         seed=seed,
         kind=kind,
@@ -223,6 +227,6 @@ def drawn(seed: int) -> Schedule:
         user_exclusion=chance.random() < 0.5,
         bystander=chance.random() < 0.25,
         append=chance.random() < 0.3,
-        fault_at=chance.randint(12, 24),
-        steps=chance.randint(50, 110),
+        fault_at=fault_at,
+        steps=fault_at + more_steps,
     )
