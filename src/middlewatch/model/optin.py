@@ -14,6 +14,7 @@ from enum import StrEnum
 
 OUR_KEYS = ("middlewatch", "nvidia-recovery")
 COMMENT_LIMIT = 65_536
+WORKFLOW_LIMIT = 256
 _STRIPPED = re.compile(r"(middlewatch|nvidia-recovery)\s*:\s*\{")
 _ENVIRONMENT = re.compile(r"environment\s*:\s*([A-Za-z0-9._-]+)")
 _MODE = re.compile(r"mode\s*:\s*([A-Za-z]+)")
@@ -34,6 +35,8 @@ class OptIn:
     environment: str | None = None
     key: str | None = None
     slow_restart: bool = False
+    workflow: str | None = None
+    """The name that the job's owner gives to the work that it belongs to."""
     problems: tuple[str, ...] = ()
     suggestion: str | None = None
 
@@ -44,6 +47,15 @@ class OptIn:
         if self.environment is not None and self.environment != environment:
             return JobMode.OFF
         return self.mode
+
+    def problems_in(self, environment: str) -> tuple[str, ...]:
+        """What its user should be told where the given environment is served: the problems, and
+        that the comment is meant for another environment."""
+        elsewhere = self.environment is not None and self.environment != environment
+        if self.mode in (None, JobMode.OFF) or not elsewhere:
+            return self.problems
+        meant = f"it is meant for environment {self.environment}; this one is {environment}"
+        return (*self.problems, meant)
 
 
 def directive(environment: str, mode: str, key: str = "nvidia-recovery") -> str:
@@ -74,7 +86,8 @@ def read_comment(comment: str, environment: str = "prod") -> OptIn:
 def _from_member(key: str, member: object, environment: str) -> OptIn:
     if not isinstance(member, dict):
         wrong = f'{key} must be an object such as {{"environment":"{environment}"}}'
-        return OptIn(JobMode.OBSERVE, None, key, False, (wrong,), directive(environment, "observe"))
+        line = directive(environment, "observe")
+        return OptIn(JobMode.OBSERVE, None, key, problems=(wrong,), suggestion=line)
     problems: list[str] = []
     named = member.get("environment")
     if named is not None and (not isinstance(named, str) or not named):
@@ -88,9 +101,17 @@ def _from_member(key: str, member: object, environment: str) -> OptIn:
         problems.append(f"{key}.mode is missing: taken as observe (observe, action or off)")
     else:
         problems.append(f"{key}.mode is {_short(raw)}: taken as observe (observe, action or off)")
+    workflow = member.get("workflow")
+    if workflow is not None and not (
+        isinstance(workflow, str)
+        and 1 <= len(workflow) <= WORKFLOW_LIMIT
+        and workflow.isprintable()
+    ):
+        problems.append(f"{key}.workflow must be 1 to {WORKFLOW_LIMIT} printable characters")
+        workflow = None
     suggestion = directive(named or environment, mode, key) if problems else None
     slow = member.get("restartOnSlow") is True
-    return OptIn(mode, named, key, slow, tuple(problems), suggestion)
+    return OptIn(mode, named, key, slow, workflow, tuple(problems), suggestion)
 
 
 def _broken(text: str, environment: str, why: str) -> OptIn:
@@ -99,7 +120,8 @@ def _broken(text: str, environment: str, why: str) -> OptIn:
     wanted = mode.group(1) if mode and mode.group(1) in tuple(JobMode) else "observe"
     line = directive(found.group(1) if found else environment, wanted)
     key = next(k for k in OUR_KEYS if k in text)
-    return OptIn(JobMode.OBSERVE, None, key, False, (f"{why}: taken as observe",), line)
+    said = f"{why}: taken as observe"
+    return OptIn(JobMode.OBSERVE, None, key, problems=(said,), suggestion=line)
 
 
 def _why_broken(text: str, error: Exception) -> str:

@@ -65,6 +65,16 @@ def test_whatever_cannot_be_understood_never_permits_action_silently(comment: st
     assert read.suggestion is not None
 
 
+def test_a_workflow_can_be_named() -> None:
+    read = read_comment('{"middlewatch":{"mode":"action","workflow":"llm-70b"}}')
+    assert read.workflow == "llm-70b"
+    for wrong in ('""', "7", '"a\\u0007b"', f'"{"x" * 257}"'):
+        read = read_comment('{"middlewatch":{"mode":"action","workflow":' + wrong + "}}")
+        assert read.workflow is None
+        assert read.problems
+        assert read.mode is JobMode.ACTION
+
+
 def test_another_environment_is_not_ours() -> None:
     read = read_comment('{"middlewatch":{"environment":"staging","mode":"action"}}')
     assert read.effective("prod") is JobMode.OFF

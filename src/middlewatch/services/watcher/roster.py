@@ -253,9 +253,13 @@ class Roster:
     ) -> None:
         entry.detail_at = now
         entry.detail_state = view.state.value
+        opt_in = read_comment(detail.comment, self._cluster.environment)
+        # Where nobody names a workflow, a job (with all its tasks and attempts) is its own.
+        alone = entry.attempt.workflow_id or view.job_id.partition("_")[0]
         entry.attempt = replace(
             entry.attempt,
-            opt_in=read_comment(detail.comment, self._cluster.environment),
+            opt_in=opt_in,
+            workflow_id=opt_in.workflow or alone,
             job_name=detail.name,
             stdout=detail.stdout,
             stderr=detail.stderr,
