@@ -10,6 +10,7 @@ from middlewatch.model.answer import Absent, Known
 from middlewatch.model.scheduler import JobState, JobView
 from middlewatch.reconciliation import exclusions
 from middlewatch.reconciliation.in_flight import refused_until, unanswered
+from middlewatch.reconciliation.restart import HETEROGENEOUS
 from middlewatch.reconciliation.situation import (
     Act,
     Fact,
@@ -57,11 +58,14 @@ def release_step(situation: Situation, view: JobView | None, now: datetime) -> S
         case None:
             return Need(Fact.DETAIL)
         case Known(value=detail):
-            operator = detail.held_by_operator is True
+            operator = detail.held_by_operator
         case _:
             return Wait("the job's details cannot be read", None, Reason.UNKNOWN_STATE)
-    if operator or view.reason == "JobHeldAdmin":
+    if operator is True or view.reason == "JobHeldAdmin":
         return abandoned(Reason.OPERATOR_HOLD, "an operator holds the job")
+    if operator is None:
+        why = "it cannot be told whether an operator holds the job"
+        return Wait(why, None, Reason.UNKNOWN_STATE)
     return _unless_busy(
         situation, now, Act(Action(ActionKind.RELEASE, view.job_id, "release as advised"))
     )
@@ -74,6 +78,8 @@ def constrain_step(situation: Situation, view: JobView | None, now: datetime) ->
     at = place(situation.advice, view)
     if at is not Place.SAME:
         return _elsewhere(at)
+    if view.heterogeneous:
+        return abandoned(Reason.NOT_PERMITTED, HETEROGENEOUS)
     if view.ended or view.completing:
         return abandoned(Reason.TARGET_ENDED, f"the attempt ended as {view.state.value}")
     if view.state is not JobState.PENDING:

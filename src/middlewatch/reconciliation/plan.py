@@ -12,6 +12,7 @@ from typing import assert_never
 
 from middlewatch.model.advice import DURABLE, DesiredState, Reason
 from middlewatch.model.answer import Absent, Known, Unknown
+from middlewatch.model.gates import Gate
 from middlewatch.model.scheduler import JobFlag, JobState, JobView
 from middlewatch.reconciliation.exact import constrain_step, release_step, terminate_step
 from middlewatch.reconciliation.in_flight import refused_until, unanswered
@@ -19,6 +20,7 @@ from middlewatch.reconciliation.restart import (
     PENDING_SETTLE_S,
     REQUEUES,
     UPDATES,
+    free_to_start,
     late_requeue_possible,
     let_go_before,
     let_start,
@@ -44,10 +46,8 @@ from middlewatch.reconciliation.situation import (
 def next_step(situation: Situation, now: datetime) -> Step:
     """What to do next about ``situation.advice``. Pure; one step; safe to stop after it."""
     frozen = situation.advice.gates.first_closed()
-    if frozen is not None:
-        return abandoned(
-            Reason.NOT_PERMITTED, f"gate {frozen.name.value} was closed: {frozen.detail}"
-        )
+    if frozen is not None and not situation.actions:
+        return _never_permitted(frozen)
     view: JobView | None
     match situation.look:
         case Unknown(why=why):
@@ -59,8 +59,17 @@ def next_step(situation: Situation, now: datetime) -> Step:
         case _:
             assert_never(situation.look)
     closed = situation.gates.first_closed()
-    if closed is not None:
-        step: Step = abandoned(
+    step: Step
+    if frozen is not None:
+        # An earlier generation's hold may stand, and this one may not close over it.
+        step = _never_permitted(frozen)
+    elif view is not None and view.array_pending:
+        step = abandoned(
+            Reason.NOT_PERMITTED,
+            f"{view.job_id} names a whole array: only its single tasks are acted on",
+        )
+    elif closed is not None:
+        step = abandoned(
             Reason.NOT_PERMITTED, f"gate {closed.name.value} has closed: {closed.detail}"
         )
     elif expired(situation, now):
@@ -70,6 +79,10 @@ def next_step(situation: Situation, now: datetime) -> Step:
     if isinstance(step, Report) and view is not None:
         return _after_letting_go(situation, view, now, step)
     return step
+
+
+def _never_permitted(frozen: Gate) -> Report:
+    return abandoned(Reason.NOT_PERMITTED, f"gate {frozen.name.value} was closed: {frozen.detail}")
 
 
 def expired(situation: Situation, now: datetime) -> bool:
@@ -100,7 +113,7 @@ def hold_stands(situation: Situation, view: JobView, now: datetime) -> bool:
         return False
     if view.state is not JobState.PENDING:
         return False
-    waiting = view.eligible_at is None or view.eligible_at > now
+    waiting = not free_to_start(situation, view, now)
     return waiting or (view.held and JobFlag.SPECIAL_EXIT in view.flags)
 
 
@@ -137,7 +150,7 @@ def _let_go(situation: Situation, view: JobView, now: datetime, report: Report) 
     since = situation.pending_since or now
     if now < since + timedelta(seconds=PENDING_SETTLE_S):
         return Wait("one full second after pending", since + timedelta(seconds=PENDING_SETTLE_S))
-    if view.eligible_at is not None and view.eligible_at <= now:
+    if free_to_start(situation, view, now):
         step = release_or_wait(situation, view, now)
         theirs = isinstance(step, Wait) and step.reason is Reason.OPERATOR_HOLD
         return None if theirs else step

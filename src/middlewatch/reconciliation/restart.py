@@ -34,10 +34,17 @@ from middlewatch.reconciliation.situation import (
 
 PENDING_SETTLE_S = 1.1
 """More than one full second between PENDING and the start."""
+OWN_SECOND_S = 2.0
+"""Submit times count whole seconds, and an attempt is known by its own: a requeue within the
+second of the submission would give two attempts one name."""
 WINDOW_MARGIN_S = 5.0
 """What the begin time must outlast a wait by, for our own update to come first."""
 SHORT_WINDOW_S = 15.0
 """A begin-time window shorter than this does not outlast our work: take a requeue-hold."""
+HETEROGENEOUS = (
+    "gate heterogeneous: a job of several components is watched, but not restarted or constrained, "
+    "because each component would have to be let go by itself"
+)
 TAKE_OVER = frozenset({"afterany", "afternotok", "singleton"})
 REQUEUES = (ActionKind.REQUEUE, ActionKind.REQUEUE_HOLD)
 UPDATES = (ActionKind.UPDATE, ActionKind.RELEASE)
@@ -49,6 +56,8 @@ def restart_step(situation: Situation, view: JobView | None, now: datetime) -> S
     gates, age and holds of ours before a terminal report are `plan.next_step`'s."""
     if view is None:
         return _gone(situation)
+    if view.heterogeneous:
+        return abandoned(Reason.NOT_PERMITTED, HETEROGENEOUS)
     match place(situation.advice, view):
         case Place.GONE:
             return _gone(situation)
@@ -105,6 +114,10 @@ def _of_target(situation: Situation, view: JobView, now: datetime) -> Step:
 def _of_running_target(situation: Situation, view: JobView, now: datetime) -> Step:
     if view.held:
         return Wait("an operator holds the running job", None, Reason.OPERATOR_HOLD)
+    if view.flags:
+        # Being set up, resized, or stopped by a signal that somebody sent: not simply running.
+        words = ", ".join(sorted(flag.value for flag in view.flags))
+        return Wait(f"the attempt is {words}: waiting until it simply runs")
     if not situation.advice.may_end_running:
         return Wait("the evidence does not permit ending a running attempt")
     moved = situation.progress.last_step_at if situation.progress else None
@@ -145,6 +158,9 @@ def _requeue(situation: Situation, view: JobView, now: datetime, why: str) -> St
     resting = refused_until(situation, REQUEUES, now)
     if resting is not None:
         return Wait(f"the scheduler refused the requeue: {resting[1]}", resting[0])
+    told_apart = view.submitted_at + timedelta(seconds=OWN_SECOND_S)
+    if now < told_apart:
+        return Wait("the successor must get a submit time of its own", told_apart)
     short = situation.facts.begin_delay_s < SHORT_WINDOW_S
     kind = ActionKind.REQUEUE_HOLD if short else ActionKind.REQUEUE
     return Act(Action(kind, view.job_id, why))
@@ -174,7 +190,8 @@ def _of_pending(situation: Situation, view: JobView, now: datetime) -> Step:
     if now < since + timedelta(seconds=PENDING_SETTLE_S):
         return Wait("one full second after pending", since + timedelta(seconds=PENDING_SETTLE_S))
     ours = requeues(situation)
-    considered = _eligible(view, now) and view.reason not in _UNCONSIDERED
+    free = free_to_start(situation, view, now)
+    considered = free and view.reason not in _UNCONSIDERED
     done = exclusions.carried(situation, detail)
     if ours and not let_go_before(situation):
         waiting = _log_still_read(situation, now)
@@ -185,7 +202,7 @@ def _of_pending(situation: Situation, view: JobView, now: datetime) -> Step:
             return _constrain_only(situation, detail, now, done, unwanted.why)
         if unwanted is not None:
             return unwanted
-    if done and _eligible(view, now):
+    if done and free:
         return _of_unheld(situation, view, now, considered)
     if done and not ours:
         return Wait("Slurm's own begin time after a node failure is left as it is")
@@ -270,8 +287,25 @@ def let_go_before(situation: Situation) -> bool:
     )
 
 
-def _eligible(view: JobView, now: datetime) -> bool:
-    return view.eligible_at is not None and view.eligible_at <= now
+def free_to_start(situation: Situation, view: JobView, now: datetime) -> bool:
+    """Whether no begin time of ours keeps the successor back any more.
+
+    Eligible times are slurmctld's, ``now`` is ours, and the two clocks may be seconds apart. So
+    once our update was done, any begin time but the very one that Slurm had set at the requeue
+    (or none: a dependency, somebody's hold) is not ours to end: to set it again and again would
+    keep a waiting job from ever growing older.
+    """
+    if view.eligible_at is not None and view.eligible_at <= now:
+        return True
+    ours = requeues(situation)
+    done = bool(ours) and any(
+        r.action.start_now and r.answered is Answered.DONE and r.started_at >= ours[-1].started_at
+        for r in situation.actions
+    )
+    if not done or view.eligible_at is None:
+        return done
+    window = view.submitted_at + timedelta(seconds=situation.facts.begin_delay_s)
+    return abs(view.eligible_at - window) > timedelta(seconds=1)
 
 
 def _log_still_read(situation: Situation, now: datetime) -> Wait | None:
@@ -336,9 +370,12 @@ def release_or_wait(situation: Situation, view: JobView, now: datetime) -> Step:
     """A held pending job: let our own requeue-hold go, leave anybody else's."""
     ours = any(r.action.kind is ActionKind.REQUEUE_HOLD for r in requeues(situation))
     detail = situation.detail.value if isinstance(situation.detail, Known) else None
-    operator = detail is not None and detail.held_by_operator is True
-    if not ours or JobFlag.SPECIAL_EXIT not in view.flags or operator:
+    operator = None if detail is None else detail.held_by_operator
+    if not ours or JobFlag.SPECIAL_EXIT not in view.flags or operator is True:
         return Wait("somebody holds the job: waiting for them", None, Reason.OPERATOR_HOLD)
+    if operator is None:
+        why = "it cannot be told whether an operator holds the job as well"
+        return Wait(why, None, Reason.UNKNOWN_STATE)
     if unanswered(situation, (ActionKind.RELEASE,), now) is not None:
         return Wait("a release without an answer may still take effect")
     resting = refused_until(situation, (ActionKind.RELEASE,), now)

@@ -17,7 +17,14 @@ from middlewatch.model.answer import Answer
 from middlewatch.model.attempt import Attempt
 from middlewatch.model.gates import Gates
 from middlewatch.model.policy import Policy
-from middlewatch.model.scheduler import AccountingRecord, ClusterFacts, JobDetail, JobView, Snapshot
+from middlewatch.model.scheduler import (
+    AccountingRecord,
+    ClusterFacts,
+    JobDetail,
+    JobFlag,
+    JobView,
+    Snapshot,
+)
 from middlewatch.model.signal import Progress
 
 
@@ -114,15 +121,24 @@ class Place(StrEnum):
     ROLLED_BACK = "rolled_back"
 
 
+_TURNING = frozenset({JobFlag.COMPLETING, JobFlag.REQUEUED, JobFlag.REQUEUE_HOLD})
+
+
 def place(advice: Advice, view: JobView | None) -> Place:
     """Tell where ``view`` stands. Submit times are compared in whole seconds, as Slurm keeps
-    them."""
+    them: an attempt that was requeued within the second of its submission is told by the restart
+    count alone, once the old processes are gone."""
     if view is None:
         return Place.GONE
     k = advice.attempt_index
     if view.submitted_at == advice.submitted_at:
-        return Place.SAME if view.restarts == k else Place.TURNING
-    if view.submitted_at < advice.submitted_at:
+        if view.restarts == k:
+            return Place.SAME
+        if view.flags & _TURNING:
+            return Place.TURNING
+    if view.submitted_at < advice.submitted_at or (
+        view.submitted_at == advice.submitted_at and view.restarts < k
+    ):
         return Place.ROLLED_BACK
     if view.restarts <= k:
         return Place.REPLACED

@@ -9,6 +9,7 @@ import pytest
 
 from middlewatch.model.action import ActionKind, Answered
 from middlewatch.model.advice import DesiredState, Disposition, Reason
+from middlewatch.model.answer import Unknown
 from middlewatch.model.scheduler import JobFlag, JobState, JobView
 from middlewatch.reconciliation.plan import next_step
 from middlewatch.reconciliation.situation import Act, Report, Situation, Wait
@@ -112,6 +113,26 @@ def test_a_hold_of_an_earlier_generation_is_let_go_before_stale_is_reported() ->
     assert action(made) is ActionKind.UPDATE
 
 
+def test_a_generation_that_was_never_permitted_does_not_close_over_a_hold_of_an_earlier_one() -> (
+    None
+):
+    late = replace(advice(gates=CLOSED, exclusions=("gpu-001", "gpu-002")), generation=2)
+    made = situation(successor(), advice=late, actions=(OUR_REQUEUE,), pending_since=at(0))
+    step = next_step(made, at(10))
+    assert isinstance(step, Act)
+    assert step.action.start_now
+    assert step.action.exclusions is None
+    let_go = situation(
+        successor(eligible_at=at(9), reason="Resources"),
+        advice=late,
+        actions=(OUR_REQUEUE,),
+        pending_since=at(0),
+    )
+    assert outcome(let_go) == (Disposition.ABANDONED, Reason.NOT_PERMITTED)
+    unseen = replace(made, look=Unknown("no answer", T0))
+    assert isinstance(next_step(unseen, at(10)), Wait)
+
+
 def test_an_operators_hold_in_place_of_ours_does_not_keep_advice_open_for_ever() -> None:
     ours = record(ActionKind.REQUEUE_HOLD, 0.5)
     view = successor(flags=frozenset({JobFlag.SPECIAL_EXIT}), priority=0, eligible_at=at(3))
@@ -181,6 +202,14 @@ def test_released_leaves_an_operators_hold(reason: str, held_by_operator: bool |
         detail=detail(held_by_operator=held_by_operator),
     )
     assert outcome(made) == (Disposition.ABANDONED, Reason.OPERATOR_HOLD)
+
+
+def test_released_waits_while_it_cannot_be_told_whether_an_operator_holds_the_job() -> None:
+    held = target(JobState.PENDING, priority=0, reason="job_requeued_in_held_state")
+    made = situation(
+        held, advice=advice(DesiredState.RELEASED), detail=detail(held_by_operator=None)
+    )
+    assert isinstance(next_step(made, at(10)), Wait)
 
 
 @pytest.mark.parametrize("state", [JobState.PENDING, JobState.RUNNING, JobState.COMPLETED])

@@ -488,3 +488,16 @@ def test_an_operators_hold_on_top_of_ours_is_left() -> None:
         detail=detail(excluded_nodes=("gpu-001",), held_by_operator=True),
     )
     assert waits(made).reason is Reason.OPERATOR_HOLD
+
+
+def test_our_requeue_hold_stays_while_it_cannot_be_told_whether_an_operators_lies_on_it() -> None:
+    ours = record(ActionKind.REQUEUE_HOLD, 0.5)
+    put = record(ActionKind.UPDATE, 3, exclusions=("gpu-001",), start_now=True)
+    view = successor(flags=frozenset({JobFlag.SPECIAL_EXIT}), priority=0, eligible_at=at(3))
+    made = situation(
+        view,
+        actions=(ours, put),
+        pending_since=REQUEUED,
+        detail=detail(excluded_nodes=("gpu-001",), held_by_operator=None),
+    )
+    assert waits(made).reason is Reason.UNKNOWN_STATE

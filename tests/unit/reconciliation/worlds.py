@@ -84,7 +84,7 @@ def detail(**changes: Any) -> Answer[JobDetail]:
         excluded_nodes=(),
         required_nodes=(),
         requeueable=True,
-        held_by_operator=None,
+        held_by_operator=False,
     )
     return Known(replace(value, **changes), T0)
 
