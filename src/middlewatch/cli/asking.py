@@ -151,6 +151,22 @@ def gateway(session: Session) -> Gateway:
     raise unanswered(str(places.socket), "no such socket")
 
 
+def environment(session: Session) -> str:
+    """The environment that this call is about: the one that a setting names, else that of the
+    gateway that answers (its `up` may have been told by a flag), else the default."""
+    loaded = session.loaded()
+    named = loaded.settings.deployment.environment
+    if loaded.origins["deployment.environment"] != "default":
+        return named
+    try:
+        health = gateway(session).get("/middlewatch/v1/health")
+    except Failure:
+        return named
+    cluster = health.get("cluster")
+    served = cluster.get("environment") if isinstance(cluster, dict) else None
+    return str(served or named)
+
+
 def quoted(text: str) -> str:
     """One segment of a path."""
     return quote(text, safe="")

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import click
 
-from middlewatch.cli import show
+from middlewatch.cli import asking, show
 from middlewatch.cli.failure import Exit, Failure
 from middlewatch.cli.session import Session, with_session
-from middlewatch.model.optin import JobMode, OptIn, directive, read_comment
+from middlewatch.model.optin import OptIn, directive, read_comment
 
 SCRIPT_LIMIT = 4 * 1024 * 1024
 
@@ -34,7 +34,7 @@ def check_comment(session: Session, text: str | None, job: str | None, file: str
     if sum(item is not None for item in (text, job, file)) != 1:
         raise click.UsageError("give a TEXT, or --job JOB, or --file SCRIPT: exactly one of them")
     loaded = session.loaded()
-    environment = loaded.settings.deployment.environment
+    environment = asking.environment(session)
     if file is not None:
         comment = comment_of_script(file)
     elif job is not None:
@@ -68,20 +68,9 @@ def check_comment(session: Session, text: str | None, job: str | None, file: str
 
 def findings_of(found: OptIn, environment: str) -> list[str]:
     """What is wrong, in sentences."""
-    findings = list(found.problems)
     if found.mode is None:
-        findings.append(
-            "the comment does not opt in: it has neither key, middlewatch nor nvidia-recovery"
-        )
-    elif (
-        found.environment is not None
-        and found.environment != environment
-        and found.mode is not JobMode.OFF
-    ):
-        findings.append(
-            f"it is meant for environment {found.environment}; this one is {environment}"
-        )
-    return findings
+        return ["the comment does not opt in: it has neither key, middlewatch nor nvidia-recovery"]
+    return list(found.problems_in(environment))
 
 
 def comment_of_script(name: str) -> str:

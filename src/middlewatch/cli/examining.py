@@ -8,7 +8,7 @@ from collections import Counter
 
 import click
 
-from middlewatch.cli import show
+from middlewatch.cli import asking, show
 from middlewatch.cli.session import Session, with_session
 
 _COLOURS = {"ok": "green", "info": "cyan", "warn": "yellow", "fail": "red"}
@@ -27,7 +27,7 @@ def doctor(session: Session) -> int:
 
     loaded = session.loaded()
     found: list[Finding] = []
-    for finding in examine(loaded, os.environ):
+    for finding in examine(loaded, os.environ, asking.environment(session)):
         found.append(finding)
         if not session.as_json:
             _print(finding.level, finding.check, finding.text, finding.mend)

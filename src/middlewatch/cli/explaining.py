@@ -10,6 +10,7 @@ import click
 
 from middlewatch.cli import asking, completing, show
 from middlewatch.cli.failure import Exit
+from middlewatch.cli.in_short import in_short
 from middlewatch.cli.reading import advice_line, explanation, progress_line
 from middlewatch.cli.session import Session, with_session
 
@@ -95,6 +96,7 @@ def story(body: Record, *, with_inputs: bool = False) -> Iterable[str]:
         yield f"  ended by    {extra['endedBy']} {show.clock_time(job.get('endTime'))}"
     if body.get("progress"):
         yield f"  progress    {progress_line(body['progress'])}"
+    yield from in_short(body)
     yield from _signals(body)
     yield from _issues(body)
     for decision in body.get("decisions") or []:
@@ -185,7 +187,7 @@ def _decision(decision: Record, *, with_inputs: bool) -> Iterable[str]:
     gates = (intent.get("gates") or inputs.get("gates") or {}).get("gates") or []
     for gate in gates:
         yield f"  gate        {'open  ' if gate.get('open') else 'CLOSED'} {gate.get('detail') or gate.get('name')}"
-    if any(not gate.get("open") for gate in gates):
+    if intent and any(not gate.get("open") for gate in gates):
         yield "              so this is what WOULD HAVE been done"
     if with_inputs and inputs:
         yield "  inputs"
@@ -230,7 +232,7 @@ def _milestones(body: Record) -> Iterable[str]:
     milestones = [m for m in body.get("milestones") or [] if m.get("kind")]
     if not milestones:
         return
-    milestones.sort(key=lambda m: str(m.get("at") or ""))
+    milestones.sort(key=lambda m: show.moment(m.get("at")) or show.LONG_AGO)
     first = show.moment(milestones[0].get("at"))
     yield ""
     yield "CONFIRMED"

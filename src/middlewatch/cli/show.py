@@ -14,10 +14,14 @@ from typing import Any
 from middlewatch.cli.failure import SCHEMA_VERSION
 from middlewatch.wiring.plain import plain, plain_lines
 
+LONG_AGO = datetime.min.replace(tzinfo=UTC)
+"""What a missing time is sorted as."""
+
 
 def say(text: object = "") -> None:
-    """Print a line, or several, to standard output, stripped of what a terminal would obey."""
-    sys.stdout.write(plain_lines(text).encode("utf-8", "replace").decode("utf-8") + "\n")
+    """Print one line to standard output, stripped of what a terminal would obey. A line end in
+    ``text`` becomes a blank: no job's name can add a line that looks like one of ours."""
+    sys.stdout.write(plain(text).encode("utf-8", "replace").decode("utf-8") + "\n")
 
 
 def note(text: object) -> None:

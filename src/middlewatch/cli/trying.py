@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from middlewatch.cli import show
+from middlewatch.cli import asking, show
 from middlewatch.cli.failure import Exit, Failure
 from middlewatch.cli.session import Session, with_session
 
@@ -169,7 +169,7 @@ def lab_submit(
     from middlewatch.lab.cluster import Cluster
     from middlewatch.lab.jobs import TrainerOptions
 
-    environment = session.loaded().settings.deployment.environment
+    environment = asking.environment(session)
     opt_in = {"middlewatch": {"environment": environment, "mode": "action"}}
     text = json.dumps(opt_in, separators=(",", ":")) if comment is None else comment
     with _lab_errors():

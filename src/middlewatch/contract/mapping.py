@@ -84,7 +84,7 @@ def _properties(attempt: Attempt) -> heimdall_pb2.JobAdditionalProperties:
         stderr_path=out_text(attempt.stderr),
         required_nodes=out_texts(attempt.required_nodes),
         opt_in_mode=opt_in.effective(attempt.cluster.environment).value,
-        opt_in_problems=out_texts(opt_in.problems),
+        opt_in_problems=out_texts(opt_in.problems_in(attempt.cluster.environment)),
         opt_in_suggestion=out_text(opt_in.suggestion or ""),
         held=attempt.held,
         reason=out_text(attempt.reason),

@@ -68,13 +68,14 @@ class Examined:
     ask: Callable[[tuple[str, ...]], Finished]
     scheduler: Scheduler
     now: Callable[[], datetime]
+    environment: str
     config: Mapping[str, str] = field(default_factory=dict)
     facts: ClusterFacts | None = None
     operator: bool = False
 
 
-def examine(loaded: Loaded, environ: Mapping[str, str]) -> Iterator[Finding]:
-    """All findings, as they are made."""
+def examine(loaded: Loaded, environ: Mapping[str, str], environment: str) -> Iterator[Finding]:
+    """All findings, as they are made. ``environment`` is the one that opt-ins should name."""
     clock = SystemClock()
     settings = loaded.settings
     this = Examined(
@@ -83,6 +84,7 @@ def examine(loaded: Loaded, environ: Mapping[str, str]) -> Iterator[Finding]:
         lambda argv: looking.ask(settings, argv),
         looking.scheduler_of(settings, clock),
         clock.now,
+        environment,
     )
     for check in CHECKS:
         try:
@@ -334,15 +336,14 @@ def _jobs(this: Examined) -> Iterator[Finding]:
 
 
 def _job(this: Examined, job: JobView, detail: JobDetail) -> tuple[bool, list[Finding]]:
-    environment = this.loaded.settings.deployment.environment
     found: list[Finding] = []
-    opt_in = read_comment(detail.comment, environment)
+    opt_in = read_comment(detail.comment, this.environment)
     right = f"right would be: {opt_in.suggestion}" if opt_in.suggestion else ""
     found += [
         Finding("opt-in", Level.WARN, f"job {job.job_id}: {plain(problem, 200)}", right)
-        for problem in opt_in.problems
+        for problem in opt_in.problems_in(this.environment)
     ]
-    if opt_in.effective(environment) is JobMode.OFF:
+    if opt_in.effective(this.environment) is JobMode.OFF:
         return False, found
     requeue = detail.requeueable if detail.requeueable is not None else job.requeueable
     if requeue is False:

@@ -20,7 +20,11 @@ GOOD = '{"middlewatch":{"environment":"prod","mode":"action"}}'
 
 
 def run(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["check-comment", *arguments], env={"HOME": "/nonexistent"})
+    return CliRunner().invoke(
+        app,
+        ["check-comment", *arguments],
+        env={"HOME": "/nonexistent", "MIDDLEWATCH_STATE_DIRECTORY": "/nonexistent"},
+    )
 
 
 def test_a_comment_that_can_be_read_is_ok() -> None:

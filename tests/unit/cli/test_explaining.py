@@ -70,9 +70,12 @@ def text_of(body: dict[str, Any]) -> str:
     return "\n".join(story(body))
 
 
+HEADINGS = ("IN SHORT", "SEEN", "BELIEVED", "DECIDED", "ADVICE", "DONE", "CONFIRMED")
+
+
 def test_the_story_goes_from_what_was_seen_to_what_was_confirmed() -> None:
     text = text_of(BODY)
-    places = [text.index(w) for w in ("SEEN", "BELIEVED", "DECIDED", "ADVICE", "DONE", "CONFIRMED")]
+    places = [text.index("\n" + w) for w in HEADINGS]
     assert places == sorted(places)
 
 
@@ -110,3 +113,24 @@ def test_an_attempt_without_a_story_says_so() -> None:
 @given(st.sampled_from(sorted(BODY)))
 def test_a_missing_part_is_no_error(part: str) -> None:
     assert text_of({key: value for key, value in BODY.items() if key != part})
+
+
+def test_milestones_are_told_in_the_order_of_time_however_their_fractions_are_written() -> None:
+    milestones = [
+        {"kind": "resumed", "at": "2026-01-02T03:04:23.500Z", "step": "41"},
+        {"kind": "running", "at": "2026-01-02T03:04:23Z"},
+    ]
+    lines = list(story({**BODY, "milestones": milestones}))
+    kinds = [line.split()[1] for line in lines[lines.index("CONFIRMED") + 1 :]]
+    assert kinds == ["RUNNING", "RESUMED"]
+
+
+def test_a_decision_to_wait_does_not_claim_that_something_would_have_been_done() -> None:
+    waiting = {
+        "id": "d2", "at": "2026-01-02T03:04:06Z", "result": "waiting_for_witness",
+        "inputs": json.dumps({"gates": {"gates": GATES}}),
+        "outcome": json.dumps({"basis": "waiting_for_witness", "explanation": "it still runs"}),
+    }  # fmt: skip
+    lines = list(story({**BODY, "decisions": [waiting]}))
+    assert not any("WOULD HAVE" in line for line in lines)
+    assert any("WOULD HAVE" in line for line in story(BODY))

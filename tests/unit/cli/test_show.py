@@ -39,6 +39,17 @@ def test_whatever_is_in_a_cell_stays_in_its_line(texts: list[str]) -> None:
     assert "\x1b" not in out.getvalue()
 
 
+@given(st.text(max_size=60))
+def test_a_said_line_stays_one_line(text: str) -> None:
+    import contextlib
+    import io
+
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        show.say(f"JobName={text}")
+    assert out.getvalue().count("\n") == 1
+
+
 @given(st.dictionaries(st.text(max_size=10), st.text(max_size=40), max_size=5))
 def test_json_is_ascii_and_keeps_every_character(body: dict[str, str]) -> None:
     import contextlib

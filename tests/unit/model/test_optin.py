@@ -100,3 +100,15 @@ def test_no_text_makes_the_reader_fail(comment: str) -> None:
 def test_action_needs_the_very_word(member: dict[str, str]) -> None:
     read = read_comment(json.dumps({"middlewatch": member}))
     assert (read.mode is JobMode.ACTION) == (member.get("mode") == "action")
+
+
+def test_a_comment_for_another_environment_is_told_to_its_user_here() -> None:
+    found = read_comment('{"middlewatch":{"environment":"test","mode":"action"}}', "prod")
+    assert found.problems_in("test") == ()
+    assert found.problems_in("prod") == ("it is meant for environment test; this one is prod",)
+
+
+def test_a_comment_that_opts_out_or_says_nothing_needs_no_environment() -> None:
+    out = read_comment('{"middlewatch":{"environment":"test","mode":"off"}}', "prod")
+    assert out.problems_in("prod") == ()
+    assert read_comment("accounting group 7", "prod").problems_in("prod") == ()

@@ -1,0 +1,158 @@
+"""The first thing that somebody who was woken wants to read: what happened, what was decided, what
+came of it, what is to do. Four lines from an attempt's explanation; the story below has the proof.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from middlewatch.cli import show
+
+Record = Mapping[str, Any]
+
+OPENED_BY = {
+    "deployment_mode": 'deployment.mode = "action"',
+    "acknowledge_scheduler_actions": "deployment.acknowledge_scheduler_actions = true",
+    "job_opt_in": 'the job\'s comment with "mode":"action" (mw check-comment)',
+    "partition_allowlist": "the job's partitions in deployment.partitions",
+    "ownership": "deployment.cluster_name, if this really is our cluster",
+    "class_opt_in": '"restartOnSlow":true in the job\'s comment',
+}
+"""By gate: the setting that opens it, for the next decision."""
+
+BY_HAND = "restart it by hand, if that is wanted: scontrol requeue {job}"
+TO_DO_AFTER_REFRAINING = {
+    "waiting_for_witness": "nothing yet; it is decided again as soon as more is known",
+    "waiting_for_end": "nothing yet; it is decided again as soon as more is known",
+    "waiting_for_partitions": "nothing yet; it is decided again as soon as more is known",
+    "waiting_for_scheduler": "nothing yet; it is decided again as soon as more is known",
+    "end_unknown": "nothing yet; accounting is asked again",
+    "silence_alone": "look whether it hangs; silence alone ends nothing. " + BY_HAND,
+    "not_requeueable": "submit it again, with `#SBATCH --requeue` if it may be restarted",
+    "application_failure": "its owner mends the program, then submits it again",
+    "budget_spent": "find the cause first; then " + BY_HAND,
+    "not_restartable_state": BY_HAND,
+}
+TO_DO_AFTER_REPORT = {
+    "ADVICE_EXPIRED": BY_HAND,
+    "TARGET_GONE": "submit it again: Slurm has forgotten it",
+    "TARGET_RUNNING": "nothing; running work is not ended for a constraint",
+    "REVIVED_IN_ERROR": "look at it now: it was over when it was requeued (mw audit {job})",
+    "OPERATOR_HOLD": "an operator holds it: scontrol release {job}",
+    "UNKNOWN_STATE": "see that Slurm answers (mw doctor); nothing is done unseen",
+    "IN_PROGRESS": "nothing; it is being worked on",
+}
+
+
+def in_short(body: Record) -> Iterable[str]:
+    """Lines for the top of an explanation."""
+    lines = [("happened", _happened(body)), ("decided", _decided(body))]
+    lines += [("came of it", _came_of_it(body)), ("to do", _to_do(body))]
+    yield ""
+    yield "IN SHORT"
+    for name, text in lines:
+        if text:
+            yield f"  {name:<11} {text}"
+
+
+def _job_id(body: Record) -> str:
+    return str((body.get("job") or {}).get("jobId") or "")
+
+
+def _happened(body: Record) -> str:
+    job = body.get("job") or {}
+    extra = job.get("additionalProperties") or {}
+    issues: Sequence[Record] = body.get("issues") or []
+    if not issues:
+        if (extra.get("optInMode") or "off") == "off":
+            return "not known: the job has not opted in here, so its output is not read"
+        ended = extra.get("endedBy")
+        return f"ended by {ended}; nothing else was seen" if ended else "no trouble was seen"
+    issue = issues[-1]
+    verdicts = [v for v in body.get("verdicts") or [] if v.get("issueId") == issue.get("id")]
+    believed = ""
+    if verdicts:
+        where = ",".join(verdicts[-1].get("nodes") or []) or "no node named"
+        believed = f" ({verdicts[-1].get('domain')}, {where})"
+    fault = _milestone(body, "fault")
+    step = f" in step {fault['step']}" if fault and fault.get("step") is not None else ""
+    ended = f"; attempt ended by {extra['endedBy']}" if extra.get("endedBy") else "; it still runs"
+    more = f"; {len(issues) - 1} more issues before it" if len(issues) > 1 else ""
+    return f"{issue.get('failureClass')}{believed}{step}{ended}{more}"
+
+
+def _decided(body: Record) -> str:
+    advice = body.get("advice")
+    decisions: Sequence[Record] = body.get("decisions") or []
+    if advice:
+        without = ",".join(advice.get("exclusions") or [])
+        wish = str(advice.get("desired")) + (f" without {without}" if without else "")
+        return f"would have: {wish}" if _closed(body) else wish
+    if decisions:
+        outcome = _object(decisions[-1].get("outcome"))
+        said = outcome.get("explanation") or decisions[-1].get("result")
+        return f"nothing is advised: {said}"
+    return ""
+
+
+def _came_of_it(body: Record) -> str:
+    status = (body.get("advice") or {}).get("status") or {}
+    if not status:
+        return "not reported yet" if body.get("advice") else ""
+    if status.get("disposition") != "CONVERGED":
+        detail = f": {status['detail']}" if status.get("detail") else ""
+        return f"{status.get('disposition')} {status.get('reason')}{detail}"
+    index = int((body.get("job") or {}).get("attemptIndex") or 0)
+    after = [s for s in body.get("siblings") or [] if int(s.get("attemptIndex") or 0) == index + 1]
+    told = "CONVERGED"
+    if after:
+        state = show.word(after[-1].get("state"), "JOB_STATUS_")
+        told += f": attempt {index + 1} {state} on {','.join(after[-1].get('nodes') or []) or '-'}"
+    fault, resumed = _milestone(body, "fault"), _milestone(body, "resumed")
+    if fault and resumed:
+        began, there = show.moment(fault.get("at")), show.moment(resumed.get("at"))
+        took = (
+            f", {(there - began).total_seconds():.1f} s after the fault" if began and there else ""
+        )
+        told += f"; past the fault with step {resumed.get('step')}{took}"
+    return told
+
+
+def _to_do(body: Record) -> str:
+    job_id = _job_id(body)
+    status = (body.get("advice") or {}).get("status") or {}
+    if status.get("disposition") == "CONVERGED":
+        nodes = ",".join((body.get("advice") or {}).get("exclusions") or [])
+        return f"look at {nodes}: nothing here drains or repairs a node" if nodes else "nothing"
+    if status.get("reason") == "NOT_PERMITTED":
+        opens = [
+            OPENED_BY.get(str(gate.get("name")), str(gate.get("name"))) for gate in _closed(body)
+        ]
+        let = f"; to let it be done next time: {', '.join(opens)}" if opens else ""
+        return BY_HAND.format(job=job_id) + let
+    if status:
+        return TO_DO_AFTER_REPORT.get(str(status.get("reason")), "nothing").format(job=job_id)
+    decisions: Sequence[Record] = body.get("decisions") or []
+    if body.get("advice") or not decisions:
+        return ""
+    result = str(decisions[-1].get("result"))
+    return TO_DO_AFTER_REFRAINING.get(result, "nothing").format(job=job_id)
+
+
+def _closed(body: Record) -> list[Record]:
+    return [g for g in (body.get("advice") or {}).get("gates") or [] if not g.get("open")]
+
+
+def _milestone(body: Record, kind: str) -> Record | None:
+    found = [m for m in body.get("milestones") or [] if str(m.get("kind")).casefold() == kind]
+    return found[-1] if found else None
+
+
+def _object(text: object) -> dict[str, Any]:
+    try:
+        value = json.loads(str(text or "{}"))
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
