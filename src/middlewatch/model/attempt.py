@@ -60,6 +60,10 @@ class Dependent:
     """``afterany``, ``afternotok``, ``afterok``, ``after``, ``singleton`` as Slurm spells it."""
 
 
+TOLD = "api"
+"""``Attempt.source`` of an attempt that only the API has told us of."""
+
+
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """One attempt. ``version`` grows with each write and is compared before the next."""
@@ -101,6 +105,11 @@ class Attempt:
     @property
     def live(self) -> bool:
         return self.end is None and not self.vanished
+
+    @property
+    def told(self) -> bool:
+        """Whether this is hearsay: no scheduler has shown it to us."""
+        return self.source == TOLD
 
     @property
     def reference(self) -> str:

@@ -23,10 +23,11 @@ _REQUEUES = frozenset({ActionKind.REQUEUE, ActionKind.REQUEUE_HOLD})
 
 def earlier_attempts(attempts: Sequence[Attempt], target: Attempt) -> tuple[Attempt, ...]:
     """The attempts of the target's job before it, oldest first. ``attempts`` are all that are
-    known under its number; vanished ones never became anything and are left out."""
+    known under its number; vanished ones never became anything and are left out, and so are those
+    that the API alone told of: hearsay weighs in no budget and blames no node."""
     line: list[Attempt] = []
     for attempt in sorted(attempts, key=lambda a: a.submitted_at):
-        if attempt.vanished or attempt.cluster != target.cluster:
+        if attempt.vanished or attempt.told or attempt.cluster != target.cluster:
             continue
         if attempt.submitted_at >= target.submitted_at:
             break
@@ -44,7 +45,9 @@ def successor_of(attempts: Sequence[Attempt], target: Attempt) -> Successor | No
     later = [
         a
         for a in attempts
-        if a.submitted_at > target.submitted_at and a.cluster == target.cluster and not a.vanished
+        if a.submitted_at > target.submitted_at
+        and a.cluster == target.cluster
+        and not (a.vanished or a.told)
     ]
     following = min(later, key=lambda a: a.submitted_at, default=None)
     if following is None or following.attempt_index <= target.attempt_index:

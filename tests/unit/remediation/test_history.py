@@ -9,7 +9,7 @@ import pytest
 
 from middlewatch.model.action import Action, ActionKind, ActionRecord, Answered
 from middlewatch.model.advice import Advice, DesiredState, Disposition, Reason
-from middlewatch.model.attempt import Attempt, EndedBy
+from middlewatch.model.attempt import TOLD, Attempt, EndedBy
 from middlewatch.model.gates import Gate, GateName, Gates, Mode
 from middlewatch.model.identity import ClusterId
 from middlewatch.model.issue import Confidence, Verdict, VerdictBasis
@@ -54,6 +54,13 @@ def test_vanished_attempts_and_other_clusters_do_not_count() -> None:
     gone = run(1, 100, vanished=True)
     elsewhere = run(1, 110, cluster=ClusterId("slurm", "other"))
     assert earlier_attempts([run(0, 0), gone, elsewhere], run(2, 200)) == (run(0, 0),)
+
+
+def test_attempts_that_the_api_alone_told_of_weigh_nothing() -> None:
+    lie = run(1, 100, source=TOLD)
+    assert earlier_attempts([run(0, 0), lie], run(2, 200)) == (run(0, 0),)
+    assert earlier_attempts([run(0, 0), run(9, 100, source=TOLD)], run(1, 200)) == (run(0, 0),)
+    assert successor_of([run(0, 0), lie], run(0, 0)) is None
 
 
 def test_the_successor_is_the_next_attempt_of_the_same_job() -> None:

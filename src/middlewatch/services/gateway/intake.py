@@ -17,7 +17,7 @@ from middlewatch.contract.errors import ApiError, Code, invalid
 from middlewatch.contract.gen.heimdall.v1 import heimdall_pb2
 from middlewatch.contract.gen.middlewatch.v1 import middlewatch_pb2 as wire
 from middlewatch.contract.values import in_text, in_texts, in_time_after_1970, in_word
-from middlewatch.model.attempt import Attempt, AttemptEnd
+from middlewatch.model.attempt import TOLD, Attempt, AttemptEnd
 from middlewatch.model.audit import AuditEvent, AuditKind
 from middlewatch.model.change import Change
 from middlewatch.model.identity import AttemptId, AttemptKey, ClusterId
@@ -40,8 +40,6 @@ from middlewatch.services.gateway.service import (
 )
 from middlewatch.services.gateway.writes import until_settled
 
-API = "api"
-"""``Attempt.source`` of an attempt that only the API has told us of."""
 _POSTABLE = (SignalKind.EXTERNAL, SignalKind.SECOND_WITNESS)
 CLOCKS_APART = timedelta(seconds=10)
 """How far a sender's clock may be ahead of ours."""
@@ -124,7 +122,7 @@ class Intake:
         newer_than = [
             other.submitted_at
             for other in self._store.attempts_of_job(attempt.cluster, attempt.job_id)
-            if other.source != API
+            if not other.told
         ]
         if newer_than and attempt.submitted_at > min(newer_than):
             raise ApiError(
@@ -246,7 +244,7 @@ def _created(
         submitted_at=submitted,
         first_seen_at=now,
         last_seen_at=now,
-        source=API,
+        source=TOLD,
     )
     return _updated(fresh, request, told, now)
 
@@ -264,7 +262,7 @@ def _updated(
         workflow_id=request.workflow_id,
         gpus_per_node=attempt.gpus_per_node if told.gpus is None else told.gpus,
     )
-    if attempt.source != API:
+    if not attempt.told:
         return after
     end = attempt.end
     state = attempt.state

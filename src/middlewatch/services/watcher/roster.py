@@ -111,10 +111,12 @@ class Roster:
                 del self._jobs[job_id]
 
     def _load_job(self, job_id: str) -> list[Kept]:
+        """The attempts that the scheduler has shown under a number; what the API was told of is
+        no ground to take a row of the listing for anything."""
         kept = self._jobs.get(job_id)
         if kept is None:
             known = self._store.attempts_of_job(self._cluster, job_id)
-            kept = [Kept(attempt, stored=attempt) for attempt in known]
+            kept = [Kept(attempt, stored=attempt) for attempt in known if not attempt.told]
             if kept:
                 self._jobs[job_id] = kept
         return kept
@@ -235,13 +237,37 @@ class Roster:
         if any(entry.attempt.id == attempt.id for entry in kept):
             # Vanished with an older state of the scheduler, and here again.
             return
-        entry = Kept(seen_again(attempt, view, now))
+        entry = Kept(seen_again(self._instead_of_told(attempt), view, now))
         self._place(entry, view)
         self._written_by_user(entry, detail, view, now)
         report.attempts_new += 1
         self._jobs.setdefault(view.job_id, kept).append(entry)
+        kept.extend(self._told_later(attempt))
         kept.sort(key=lambda e: e.attempt.submitted_at)
         self._strangers.pop((view.job_id, view.submitted_at), None)
+
+    def _instead_of_told(self, attempt: Attempt) -> Attempt:
+        """The attempt, ready to be written over what the API was told of it. Of that only what
+        no scheduler knows is kept."""
+        told = self._store.attempt(attempt.id)
+        if told is None or not told.told:
+            return attempt
+        return replace(
+            attempt,
+            version=told.version,
+            workflow_id=told.workflow_id,
+            gpus_per_node=told.gpus_per_node,
+        )
+
+    def _told_later(self, attempt: Attempt) -> list[Kept]:
+        """Attempts told of before this one was seen, and said to be later: marked as vanished, or
+        they would pass for the job's present. (Once it is watched the gateway takes none.)"""
+        known = self._store.attempts_of_job(attempt.cluster, attempt.job_id)
+        return [
+            Kept(replace(other, vanished=True), stored=other)
+            for other in known
+            if other.told and other.submitted_at > attempt.submitted_at and not other.vanished
+        ]
 
     def _read_again(self, entry: Kept, view: JobView, now: datetime, report: WatcherReport) -> None:
         detail = self._detail(view, report)
