@@ -8,6 +8,7 @@ with Middlewatch stopped, the same number of jobs is requeued by hand.
 
 from __future__ import annotations
 
+import re
 import subprocess
 import time
 from functools import partial
@@ -143,7 +144,7 @@ def _hangs(running: Running, found: Measured) -> None:
 
 def _stepped(log: Path, steps: int) -> bool:
     try:
-        return log.read_text(errors="replace").count(" iteration ") >= steps
+        return re.search(rf"\] iteration +{steps}/", log.read_text(errors="replace")) is not None
     except OSError:
         return False
 
