@@ -23,6 +23,8 @@ from tools.faults.schedule import Kind, Schedule
 ENDED = frozenset(
     {"COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "DEADLINE"}
 )
+WAITING = frozenset({"PENDING", "SPECIAL_EXIT", "REQUEUE_HOLD", "REQUEUED"})
+"""Slurm's words for a job that has not begun; the last three for one that was requeued."""
 STEP_S = 0.1
 XID = (
     "kernel: NVRM: Xid (PCI:0000:3b:00): 48, pid=1, name=python3, An uncorrectable double bit "
@@ -136,13 +138,13 @@ class Row:
 
     @property
     def held(self) -> bool:
-        return self.state == "PENDING" and self.priority == 0
+        return self.state in WAITING and self.priority == 0
 
     @property
     def waits_for_begin(self) -> bool:
         """A begin time that a requeue set keeps it from starting."""
         return (
-            self.state == "PENDING"
+            self.state in WAITING
             and self.restarts > 0
             and self.priority != 0
             and self.eligible > time.time() + 0.5
