@@ -194,7 +194,7 @@ def seen_again(attempt: Attempt, view: JobView, now: datetime) -> Attempt:
         last_seen_at=max(now, attempt.last_seen_at),
         state=view.state,
         completing=view.completing,
-        partitions=view.partitions or attempt.partitions,
+        partitions=partitions_of(attempt, view),
         node_count=view.node_count or attempt.node_count,
         requeueable=view.requeueable if view.requeueable is not None else attempt.requeueable,
         started_at=_started(attempt, view),
@@ -203,6 +203,13 @@ def seen_again(attempt: Attempt, view: JobView, now: datetime) -> Attempt:
         reason=view.reason,
         time_limit_s=view.time_limit_s,
     )
+
+
+def partitions_of(attempt: Attempt, view: JobView) -> tuple[str, ...]:
+    """The partitions that the job may run in. Slurm shows all of them while it waits, and only
+    the one that was chosen while it runs; at a requeue any of them can be chosen again."""
+    chosen = view.state is not JobState.PENDING and set(view.partitions) <= set(attempt.partitions)
+    return attempt.partitions if chosen or not view.partitions else view.partitions
 
 
 def _started(attempt: Attempt, view: JobView) -> datetime | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import assert_never
 
-from middlewatch.model.advice import DURABLE, DesiredState, Reason
+from middlewatch.model.advice import DURABLE, DesiredState, Disposition, Reason
 from middlewatch.model.answer import Absent, Known, Unknown
 from middlewatch.model.gates import Gate
 from middlewatch.model.scheduler import JobFlag, JobState, JobView
@@ -69,11 +69,17 @@ def next_step(situation: Situation, now: datetime) -> Step:
             f"{view.job_id} names a whole array: only its single tasks are acted on",
         )
     elif closed is not None:
-        step = abandoned(
-            Reason.NOT_PERMITTED, f"gate {closed.name.value} has closed: {closed.detail}"
+        step = _unless_done(
+            situation,
+            view,
+            now,
+            abandoned(
+                Reason.NOT_PERMITTED, f"gate {closed.name.value} has closed: {closed.detail}"
+            ),
         )
     elif expired(situation, now):
-        step = abandoned(Reason.ADVICE_EXPIRED, "older than the age limit")
+        late = abandoned(Reason.ADVICE_EXPIRED, "older than the age limit")
+        step = _unless_done(situation, view, now, late)
     else:
         step = _desired_step(situation, view, now)
     if isinstance(step, Report) and view is not None:
@@ -91,6 +97,17 @@ def expired(situation: Situation, now: datetime) -> bool:
         return False
     limit = timedelta(seconds=situation.policy.advice_age_limit_s)
     return now - situation.advice.desired_state_changed_at > limit
+
+
+def _unless_done(situation: Situation, view: JobView | None, now: datetime, report: Report) -> Step:
+    """``report``, or what is true instead: that our restart has converged already."""
+    if requeues(situation):
+        step = _desired_step(situation, view, now)
+        if isinstance(step, Need):
+            return step
+        if isinstance(step, Report) and step.disposition is Disposition.CONVERGED:
+            return step
+    return report
 
 
 def _desired_step(situation: Situation, view: JobView | None, now: datetime) -> Step:

@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from middlewatch.lab.simulated import Doom, Exit, Fate, SimulatedConfig, sleeper
 from middlewatch.model.action import Action, ActionKind, Answered
 from middlewatch.model.advice import DesiredState
+from middlewatch.model.answer import Answer, Unknown
 from middlewatch.model.audit import AuditKind, AuditLevel
 from middlewatch.model.change import Change
 from middlewatch.model.gates import Mode
-from middlewatch.model.journal import JournalKind
+from middlewatch.model.journal import JournalEntry, JournalKind
 from middlewatch.model.milestone import MilestoneKind, SchedulerAction
-from middlewatch.model.scheduler import JobState
+from middlewatch.model.scheduler import JobDetail, JobState
 from middlewatch.ports.store import AuditFilter
 from middlewatch.reconciliation.holds import standing
+from middlewatch.services.controller.controller import Controller
 from middlewatch.services.controller.record import planned
 from tests.integration.controller.world import World
 
@@ -329,3 +332,76 @@ def test_a_job_that_ended_by_a_person_meanwhile_is_left(world: World) -> None:
     world.run(30)
     assert world.outcome(attempt) == "ABANDONED TARGET_ENDED"
     assert world.verbs() == []
+
+
+class SlowDisk:
+    """A journal whose first lines take two seconds each."""
+
+    def __init__(self, world: World, lines: int) -> None:
+        self._world = world
+        self._journal = world.journal
+        self._left = lines
+
+    def append(self, entry: JournalEntry) -> None:
+        if self._left > 0:
+            self._left -= 1
+            self._world.wait(2)
+        self._journal.append(entry)
+
+    def entries(self) -> tuple[JournalEntry, ...]:
+        return self._journal.entries()
+
+
+def controller_with(world: World, **ports: Any) -> Controller:
+    given: dict[str, Any] = {
+        "store": world.store,
+        "scheduler": world.scheduler,
+        "journal": world.journal,
+        "clock": world.clock,
+        "deployment": world.deployment,
+        "policy": world.policy,
+        "holder": "c1",
+    }
+    return Controller(**{**given, **ports})
+
+
+def test_a_requeue_is_not_sent_when_its_look_has_grown_old_on_a_slow_disk(world: World) -> None:
+    job = failed(world)
+    attempt = world.attempt(job)
+    world.advise(attempt, "gpu-001")
+    world.controller = controller_with(world, journal=SlowDisk(world, 1))
+    world.turn()
+    assert world.verbs() == []
+    (record,) = world.store.actions(attempt.id)
+    assert record.answered is Answered.REFUSED
+    assert "too old" in record.text
+    world.run(30)
+    assert world.verbs() == ["requeue", "update"]
+    assert world.outcome(attempt) == "CONVERGED DESIRED_STATE_OBSERVED"
+
+
+class Unreadable:
+    """A scheduler that shows its jobs and not what their users wrote."""
+
+    def __init__(self, world: World) -> None:
+        self._scheduler = world.scheduler
+        self._now = world.clock.now
+
+    def detail(self, job_id: str) -> Answer[JobDetail]:
+        return Unknown("squeue timed out", self._now())
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._scheduler, name)
+
+
+@pytest.mark.parametrize("desired", [DesiredState.RESTARTED, DesiredState.TERMINATED])
+def test_nothing_new_is_done_to_a_job_whose_opt_in_cannot_be_read(
+    world: World, desired: DesiredState
+) -> None:
+    job = world.submit(TRAINS, nodes=2)
+    attempt = world.attempt(job)
+    world.advise(attempt, "gpu-001", desired=desired, may_end_running=True)
+    world.controller = controller_with(world, scheduler=Unreadable(world))
+    world.run(5)
+    assert world.verbs() == []
+    assert world.outcome(attempt) == "PENDING UNKNOWN_STATE"

@@ -98,3 +98,12 @@ def test_how_the_scheduler_alone_says_that_it_ended(view: object, by: EndedBy) -
 
 def test_times_seen_do_not_run_backwards() -> None:
     assert seen_again(attempt(last_seen_at=at(50)), target(), T0).last_seen_at == at(50)
+
+
+def test_the_partitions_that_a_job_may_run_in_are_not_forgotten_while_it_runs_in_one() -> None:
+    waiting = target(JobState.PENDING, partitions=("train", "other"))
+    attempt = seen_again(FIRST, waiting, at(1))
+    running = seen_again(attempt, target(JobState.RUNNING, partitions=("train",)), at(2))
+    assert running.partitions == ("train", "other")
+    moved = seen_again(running, target(JobState.PENDING, partitions=("other",)), at(3))
+    assert moved.partitions == ("other",)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -111,6 +112,22 @@ def test_a_hold_of_an_earlier_generation_is_let_go_before_stale_is_reported() ->
         pending_since=at(0),
     )
     assert action(made) is ActionKind.UPDATE
+
+
+@pytest.mark.parametrize(
+    "changes", [{"gates": CLOSED}, {"advice": advice(desired_state_changed_at=OLD)}]
+)
+def test_a_restart_that_has_come_about_is_reported_as_such_though_it_is_late(
+    changes: dict[str, Any],
+) -> None:
+    made = situation(
+        successor(JobState.RUNNING),
+        actions=(OUR_REQUEUE,),
+        pending_since=at(0),
+        detail=detail(excluded_nodes=("gpu-001",)),
+        **changes,
+    )
+    assert outcome(made) == (Disposition.CONVERGED, Reason.DESIRED_STATE_OBSERVED)
 
 
 def test_a_generation_that_was_never_permitted_does_not_close_over_a_hold_of_an_earlier_one() -> (

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from middlewatch.model.action import ActionKind
-from middlewatch.model.advice import Advice, Disposition, RefusedReport, Status, reported
+from middlewatch.model.action import Action, ActionKind
+from middlewatch.model.advice import Advice, Disposition, Reason, RefusedReport, Status, reported
 from middlewatch.model.answer import Answer, Known, Unknown
 from middlewatch.model.attempt import Attempt
 from middlewatch.model.change import Change, Lease
@@ -219,6 +219,11 @@ class Controller:
                     # The job's own opt-in is read again before anything new is done to it.
                     asked = fetched(self._scheduler, asked, Fact.DETAIL, advice.job_id)
                     continue
+                case Act(action=action) if action.kind in NEW_WORK and not isinstance(
+                    situation.detail, Known
+                ):
+                    step = Wait("the job's own opt-in cannot be read", None, Reason.UNKNOWN_STATE)
+                    self._wait(situation, step, tick)
                 case Act() if self._stale(look):
                     look = self._scheduler.look([advice.job_id])
                     now = self._clock.now()
@@ -345,6 +350,13 @@ class Controller:
             self._journal.append(entry)
         intent = record.planned(advice, action, len(situation.actions), view, started)
         self._store.apply(Change(lease=tick.lease, now=started, actions=(intent,)))
+        late = self._too_late(situation, action, tick)
+        if late:
+            # A slow disk lies between the look and the command: look again, then decide again.
+            unsent = record.not_sent(intent, late, self._clock.now())
+            self._store.apply(Change(actions=(unsent,)))
+            tick.again = True
+            return
         result = self._scheduler.perform(action, self._config.deadline_s)
         done = record.performed(intent, result)
         self._store.apply(
@@ -359,6 +371,13 @@ class Controller:
         )
         tick.actions += 1
         tick.again = True
+
+    def _too_late(self, situation: Situation, action: Action, tick: _Round) -> str:
+        """Why the command must not be sent any more, now that everything about it is on disk."""
+        if action.kind in NEW_WORK and self._stale(situation.look):
+            return "not sent: the look that justified it had grown too old"
+        ends = self._clock.now() + timedelta(seconds=self._config.deadline_s)
+        return "not sent: the lease might have ended first" if tick.lease.expires_at <= ends else ""
 
     def _settle_s(self, facts: ClusterFacts) -> float:
         return self._config.deadline_s + facts.message_timeout_s + SETTLE_MARGIN_S

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from middlewatch.model.advice import Advice
-from middlewatch.model.answer import Answer, Known
-from middlewatch.model.attempt import Attempt, seen_again
+from middlewatch.model.answer import Answer, Known, Unknown
+from middlewatch.model.attempt import Attempt, partitions_of, seen_again
 from middlewatch.model.gates import Deployment, Gate, GateName, Gates, gates_for
 from middlewatch.model.journal import JournalEntry
 from middlewatch.model.optin import read_comment
@@ -50,22 +50,34 @@ def fetched(scheduler: Scheduler, asked: Asked, fact: Fact, job_id: str) -> Aske
             return replace(asked, accounting=scheduler.accounting(job_id))
 
 
+def detail_of(detail: Answer[JobDetail] | None, view: JobView | None) -> Answer[JobDetail] | None:
+    """The detail, unless it is of another attempt than the one that was looked at."""
+    if not isinstance(detail, Known) or view is None:
+        return detail
+    if detail.value.submitted_at in {None, view.submitted_at}:
+        return detail
+    return Unknown("the job has moved on between two looks", detail.as_of)
+
+
 def gates_now(
     deployment: Deployment,
     attempt: Attempt | None,
     look: Answer[Snapshot],
     detail: Answer[JobDetail] | None,
-    failure_class: str,
+    advice: Advice,
 ) -> Gates:
-    """The gates as they stand at this look; the job's own opt-in from its present comment where
-    it was read."""
+    """The gates as they stand at this look: the job's partitions as it shows them, and the job's
+    own opt-in from its present comment where it was read."""
     if attempt is None:
         return NOT_RECORDED
+    view = view_in(look, advice)
+    if view is not None:
+        attempt = replace(attempt, partitions=partitions_of(attempt, view))
     if isinstance(detail, Known):
         opt_in = read_comment(detail.value.comment, deployment.cluster.environment)
         attempt = replace(attempt, opt_in=opt_in)
     name = look.value.cluster_name if isinstance(look, Known) else None
-    return gates_for(deployment, attempt, name, failure_class)
+    return gates_for(deployment, attempt, name, advice.failure_class)
 
 
 def end_to_store(
@@ -97,9 +109,10 @@ def situation_for(
     deadline_s: float,
 ) -> Situation:
     signals = tuple(signal for _, signal in store.signals(advice.attempt_id))
+    detail = detail_of(asked.detail, view_in(look, advice))
     return Situation(
         advice=advice,
-        gates=gates_now(deployment, attempt, look, asked.detail, advice.failure_class),
+        gates=gates_now(deployment, attempt, look, detail, advice),
         look=look,
         facts=facts,
         policy=policy,
@@ -107,7 +120,7 @@ def situation_for(
         progress=store.progress(advice.attempt_id),
         log_end=log_end(signals),
         actions=store.actions(advice.attempt_id),
-        detail=asked.detail,
+        detail=detail,
         accounting=asked.accounting,
         pending_since=pending_since,
         our_exclusions=our_exclusions(entries, deployment.owned_cluster_name, advice.job_id),

@@ -95,6 +95,11 @@ def performed(record: ActionRecord, result: CommandResult) -> ActionRecord:
     )
 
 
+def not_sent(record: ActionRecord, why: str, at: datetime) -> ActionRecord:
+    """The record of a command that was planned and then withheld: it cannot take effect."""
+    return replace(record, answered=Answered.REFUSED, ended_at=at, text=why)
+
+
 def milestones_of(advice: Advice, record: ActionRecord) -> tuple[Milestone, ...]:
     """The milestones of a command that was done. One update that constrains and lets go is
     reported twice, as the wire has two names for it."""
