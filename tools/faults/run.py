@@ -402,9 +402,8 @@ class Run:
             self._over.wait(FROZEN_S)
             self.cluster.thaw("slurmctld")
             return
-        if not self._happens(self._requeue_sent):
+        if not self._happens(lambda: world.row(self.cluster, self.seen.job_id).restarts > 0):
             return
-        self._over.wait(0.1)
         self.cluster.stop_daemon("slurmctld", signal.SIGKILL)
         self._over.wait(1.0)
         self.cluster.start_daemon("slurmctld")

@@ -168,7 +168,7 @@ PATTERNS: tuple[tuple[Kind, tuple[str, str], str, str], ...] = (
     (Kind.CRASH, TIME, "freeze", STORMY),
     (Kind.CRASH, TIME, "kill", STORMY),
     (Kind.HANG, TIME, "freeze", STORMY),
-    (Kind.CRASH, _at("after", "requeue"), "kill", STORMY),
+    (Kind.CRASH, _at("before", "update"), "kill", STORMY),
 )
 """Schedule number n is drawn from pattern (n - 1) modulo their number, so that a run of as many
 schedules as there are patterns meets each step between two commands."""
@@ -183,7 +183,7 @@ def drawn(seed: int) -> Schedule:
     """The schedule of that number: always the same."""
     chance = random.Random(seed)
     kind, (how, command), extra, lab = PATTERNS[(seed - 1) % len(PATTERNS)]
-    window = WINDOW_S.get(kind, DEFAULT_WINDOW_S)
+    window = WINDOW_S.get(kind, DEFAULT_WINDOW_S) + (6.0 if extra == "kill" else 0.0)
     first = Moment(how, round(chance.uniform(0, window), 2) if how == "time" else 0.0, command)
     moments = [first]
     again = chance.random() < 0.2
@@ -206,6 +206,9 @@ def drawn(seed: int) -> Schedule:
     if kind in RACES:
         # So that the end comes between our last look and what the requeue does.
         reply = Reply("delay-before", "requeuehold" if lab == SHORT else "requeue", 3.0)
+    elif extra == "kill":
+        # So that slurmctld has saved the failure, and forgets the requeue alone.
+        reply = Reply("delay-before", "requeue", 8.0)
     elif extra.startswith(("drop", "delay")):
         what, _, about = extra.partition(" ")
         seconds = round(chance.uniform(2, 7), 1) if what.startswith("delay") else 0.0
