@@ -84,6 +84,9 @@ class Change:
     actions: tuple[ActionRecord, ...] = ()
     milestones: tuple[Milestone, ...] = ()
     audit: tuple[AuditEvent, ...] = ()
+    about_signals: tuple[tuple[str, AuditEvent], ...] = ()
+    """Events about signals of this change, by the signal's key: written only for those that are
+    stored by it, so that a flood that is only counted does not fill the trail either."""
 
     @property
     def empty(self) -> bool:

@@ -78,6 +78,7 @@ def test_signals_past_the_cap_are_counted_and_leave_no_line_of_the_trail(api: Ap
         ({"domain": "weather"}, "it can be"),
         ({"excerpt": "x" * 2001}, "at most 2000"),
         ({"happenedAt": "1950-01-01T00:00:00Z"}, "before 1970"),
+        ({"happenedAt": "9999-12-31T23:59:59Z"}, "has not come yet"),
     ],
 )
 def test_wrong_signals_are_named_and_the_rest_is_taken(

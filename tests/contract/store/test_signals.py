@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from middlewatch.model.change import Change
 from middlewatch.model.signal import Signal, SignalKind, Source, SourceKind
-from middlewatch.ports.store import Store
-from tests.contract.store.records import attempt_id, signal
+from middlewatch.ports.store import AuditFilter, Store
+from tests.contract.store.records import attempt_id, event, signal
 
 
 def stored(store: Store, of: int = 1) -> list[Signal]:
@@ -33,6 +33,18 @@ def test_signals_past_the_cap_are_counted_and_not_stored(store: Store) -> None:
     assert (second.new_signals, second.capped_signals) == ((), 2)
     assert stored(store) == [signal(n) for n in range(3)]
     assert store.capped_counts(attempt_id(1)) == {"cuda_error": 4}
+
+
+def test_events_about_signals_are_written_for_those_that_are_stored(store: Store) -> None:
+    def about(*numbers: int) -> Change:
+        signals = tuple(signal(n) for n in numbers)
+        told = tuple((each.key, event(1, type=each.key)) for each in signals)
+        return Change(signals=signals, signal_cap=3, about_signals=told)
+
+    store.apply(about(0, 1))
+    store.apply(about(1, 2, 3, 4))
+    written = [each.type for each in store.audit(AuditFilter(), 0, 10)]
+    assert written == [signal(n).key for n in range(3)]
 
 
 def test_cap_holds_for_each_attempt_and_pattern_apart(store: Store) -> None:

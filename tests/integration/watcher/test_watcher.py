@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -327,6 +328,35 @@ def test_lines_of_one_pattern_are_capped(tmp_path: Path) -> None:
     (attempt,) = here.attempts(job)
     assert len(here.signals(attempt, FAILED)) == 5
     assert here.store.capped_counts(attempt.id)["slurm.node_failure"] == 45
+
+
+def test_flood_fills_the_trail_no_further_than_the_store(tmp_path: Path) -> None:
+    here = world(tmp_path, policy=Policy(signal_cap=5))
+    job = here.submit(sleeper())
+    here.run(3)
+    for _ in range(10):
+        with here.log.open("ab") as file:
+            file.write(b"srun: error: Node failure on gpu-001\n" * 50)
+        here.run(1)
+    (attempt,) = here.attempts(job)
+    told = here.store.audit(AuditFilter(type="signal.failure_line"), 0, 1000)
+    stored = {signal.key for signal in here.signals(attempt, FAILED)}
+    assert {json.loads(event.payload)["signal"] for event in told} == stored
+    assert len(told) == 5
+
+
+def test_file_full_of_matching_lines_does_not_keep_the_others_waiting(tmp_path: Path) -> None:
+    here = world(tmp_path)
+    loud, quiet = here.folder / "loud.log", here.folder / "quiet.log"
+    here.submit(sleeper(), stdout=loud)
+    other = here.submit(sleeper(), stdout=quiet)
+    here.pass_unwatched(5)
+    loud.write_bytes(b"MemoryError\n" * 1_000_000)
+    quiet.write_bytes(b"srun: error: Node failure on gpu-001\n")
+    reports = [here.run(0.5) for _ in range(4)]
+    assert here.signals(here.attempts(other)[0], FAILED)
+    assert all(report.hits < 60_000 for report in reports)
+    assert reports[-1].behind == 1
 
 
 def test_trail_tells_the_life_of_the_attempt(here: World) -> None:

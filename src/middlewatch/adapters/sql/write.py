@@ -67,7 +67,9 @@ def write(connection: Connection, change: Change) -> Applied:
         _write_action(connection, action)
     for milestone in change.milestones:
         _write_milestone(connection, milestone)
-    last = write_audit(connection, change.audit)
+    stored = frozenset(new)
+    told = (event for key, event in change.about_signals if key in stored)
+    last = write_audit(connection, (*change.audit, *told))
     return Applied(new_signals=new, capped_signals=capped, last_audit_number=last)
 
 

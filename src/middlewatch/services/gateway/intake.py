@@ -158,13 +158,12 @@ class Intake:
         change = Change(
             signals=tuple(signal for signal, _ in signals.values()),
             signal_cap=self._context.signal_cap,
+            about_signals=tuple(
+                (key, _signal_event(signal, attempt, now))
+                for key, (signal, attempt) in signals.items()
+            ),
         )
         applied = until_settled(lambda: self._store.apply(change))
-        # A flood must not fill the trail either: only what was stored gets a line there. Which
-        # that is the store alone can say, hence a second transaction.
-        events = tuple(_signal_event(*signals[key], now) for key in applied.new_signals)
-        if events:
-            until_settled(lambda: self._store.apply(Change(audit=events)))
         response.stored.extend(applied.new_signals)
         response.capped = applied.capped_signals
         response.duplicates = taken - len(applied.new_signals) - applied.capped_signals
@@ -327,6 +326,11 @@ def _signal(
         if posted.HasField("happened_at")
         else now
     )
+    if at > now + CLOCKS_APART:
+        raise invalid(
+            f"happenedAt is {at.isoformat()}, which has not come yet; "
+            "compare the clocks of both machines"
+        )
     position = in_text(posted.position, "position") or at.isoformat()
     source = Source(SourceKind.API, caller.name, position)
     pattern = in_text(posted.pattern_id, "patternId", choices.ID_MAX)

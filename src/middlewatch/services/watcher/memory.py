@@ -62,3 +62,5 @@ class Kept:
     began_anew: dict[str, datetime] = field(default_factory=dict)
     """Files seen to have begun anew, with the listing that was current then."""
     missing_since: datetime | None = None
+    block: int = 0
+    """Bytes to read in the next turn; 0: nothing has been read yet."""

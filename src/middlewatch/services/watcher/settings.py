@@ -8,7 +8,10 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class WatcherSettings:
     """Bytes and seconds. ``bytes_per_tick`` bounds what is read in one tick over all jobs,
-    ``block`` what is read of one file in a turn; a backlog is caught up in later ticks.
+    ``block`` what is read of one file in a turn; a backlog is caught up in later ticks. A line that
+    matches a pattern counts as ``bytes_per_hit``, for that is what it costs; where a turn brought
+    more than ``hits_per_turn`` of them the next one reads less, and an attempt's first turn reads
+    ``first_block``, because nobody knows yet what its file is full of.
 
     ``comment_every_s``: how often the comment of a watched job is read again while it lives;
     ``others_per_tick``: how many jobs that are not opted in are asked again in one tick, each at
@@ -21,6 +24,9 @@ class WatcherSettings:
 
     block: int = 1 << 20
     bytes_per_tick: int = 8 << 20
+    first_block: int = 1 << 18
+    bytes_per_hit: int = 400
+    hits_per_turn: int = 2500
     seen_every_s: float = 30.0
     comment_every_s: float = 15.0
     others_every_s: float = 60.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime
 
@@ -13,7 +14,8 @@ from middlewatch.model.signal import Severity, Signal, SignalKind
 
 PRODUCER = "watcher"
 MOST_SIGNALS = 20
-"""Signals of one change that get a line of the trail each; the signals themselves are all kept."""
+"""Signals of one change and pattern that get a line of the trail each; the signals themselves are
+all kept, up to their cap."""
 
 _LEVELS = {
     Severity.INFO: AuditLevel.INFO,
@@ -23,9 +25,7 @@ _LEVELS = {
 }
 
 
-def audit_of(
-    attempt: Attempt, stored: Attempt | None, signals: Iterable[Signal], now: datetime
-) -> tuple[AuditEvent, ...]:
+def audit_of(attempt: Attempt, stored: Attempt | None, now: datetime) -> tuple[AuditEvent, ...]:
     """The events of one change of one attempt; each has a key, so that repeating adds none."""
     events: list[AuditEvent] = []
     if stored is None:
@@ -59,8 +59,20 @@ def audit_of(
                 level=AuditLevel.ALARM,
             )
         )
-    worth = [signal for signal in signals if signal.kind is not SignalKind.CASCADE_LINE]
-    events.extend(_of_signal(attempt, signal) for signal in worth[:MOST_SIGNALS])
+    return tuple(events)
+
+
+def audit_of_signals(
+    attempt: Attempt, signals: Iterable[Signal]
+) -> tuple[tuple[str, AuditEvent], ...]:
+    """The events of signals, by the signals' keys."""
+    told: Counter[str] = Counter()
+    events: list[tuple[str, AuditEvent]] = []
+    for signal in signals:
+        if signal.kind is SignalKind.CASCADE_LINE or told[signal.pattern_id] >= MOST_SIGNALS:
+            continue
+        told[signal.pattern_id] += 1
+        events.append((signal.key, _of_signal(attempt, signal)))
     return tuple(events)
 
 

@@ -34,7 +34,7 @@ from middlewatch.services.watcher.report import WatcherReport
 from middlewatch.services.watcher.roster import Roster, paths_of, watched
 from middlewatch.services.watcher.settings import WatcherSettings
 from middlewatch.services.watcher.tails import Circumstances, Turn, place_left, turn
-from middlewatch.services.watcher.trail import audit_of, resumed
+from middlewatch.services.watcher.trail import audit_of, audit_of_signals, resumed
 
 _ALARMS = frozenset({SignalKind.SILENCE, SignalKind.NO_PROGRESS_AFTER_FAILURE})
 
@@ -114,10 +114,12 @@ class Watcher:
         queue = deque(
             sorted(waiting, key=lambda k: (rank[k.attempt.job_id], k.attempt.submitted_at))
         )
-        left = self._settings.bytes_per_tick
+        settings = self._settings
+        left = settings.bytes_per_tick
         while queue:
             kept = queue.popleft()
             spent = left <= 0
+            hits = report.hits
             try:
                 read, behind = self._one(kept, now, report, seen=seen, files=not spent)
             except errors.Conflict:
@@ -128,7 +130,7 @@ class Watcher:
                 report.errors.append(f"job {kept.attempt.reference}: {_said(error)}")
                 self._later(kept, queue)
                 continue
-            left -= read
+            left -= max(read, (report.hits - hits) * settings.bytes_per_hit)
             if behind and not spent:
                 queue.append(kept)
             elif behind:
@@ -159,6 +161,8 @@ class Watcher:
         found = observe(state, batch, now, self._policy)
         report.bytes_read += done.bytes_read
         report.hits += len(batch.hits)
+        if done.bytes_read:
+            kept.block = self._next_block(kept, len(batch.hits))
         closed = watch.closed or self._closes(kept, done, now)
         self._write(kept, Watch(found.state, done.tails, closed), (found,), now, report)
         if not done.behind:
@@ -166,6 +170,15 @@ class Watcher:
         if closed:
             self._looked_at.pop(attempt.id, None)
         return done.bytes_read, done.behind
+
+    def _next_block(self, kept: Kept, hits: int) -> int:
+        """How much to read of this attempt in its next turn: lines that match cost a hundred
+        times what others do, and a file full of them must not keep the other jobs waiting."""
+        most = self._settings.hits_per_turn
+        now = kept.block or self._settings.first_block
+        if hits > most:
+            return max(1, now * most // hits)
+        return min(now * 2, self._settings.block)
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -207,6 +220,7 @@ class Watcher:
         followed = follower is not None and _has_run(follower.attempt)
         over = not attempt.live or follower is not None
         turns: list[Turn] = []
+        settings = replace(self._settings, block=kept.block or self._settings.first_block)
         for tail in watch.tails:
             if followed and tail.at_end:
                 # What is written there from now on is the next attempt's.
@@ -218,7 +232,7 @@ class Watcher:
                 may_begin_anew=self._began_anew_twice(kept, tail.path, now),
                 append=self._append(attempt),
             )
-            got = turn(self._logs, attempt, tail, around, settings=self._settings, now=now)
+            got = turn(self._logs, attempt, tail, around, settings=settings, now=now)
             if not got.began_anew:
                 kept.began_anew.pop(tail.path, None)
             turns.append(got)
@@ -345,7 +359,8 @@ class Watcher:
             signals=signals,
             signal_cap=self._policy.signal_cap,
             milestones=milestones,
-            audit=audit_of(attempt, kept.stored, signals, now),
+            audit=audit_of(attempt, kept.stored, now),
+            about_signals=audit_of_signals(attempt, signals),
         )
         applied = self._store.apply(change)
         if changed:
