@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import socket
 import stat
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import structlog
 from middlewatch.adapters.api.client import ApiClient
 from middlewatch.adapters.sql.store import SqlStore
 from middlewatch.ports.errors import Conflict, NotFound, Refused, Unreachable, Unreadable
+from middlewatch.services.gateway import peer
 from middlewatch.services.gateway.access import Listen, Peer, SocketOthers
 from middlewatch.services.gateway.peer import peer_of
 from tests.integration.gateway.conftest import TLS, Start
@@ -255,6 +257,49 @@ def test_malformed_http_is_answered_and_the_gateway_lives_on(start: Start, place
             assert b" 400 " in sock.recv(65536)
     with ApiClient(socket=place / "api.sock") as client:
         assert client.health()["ready"] is True
+
+
+def test_request_whose_end_is_told_in_two_ways_is_refused_and_ends_the_connection(
+    start: Start,
+) -> None:
+    gateway = start()
+    port = int(gateway.url.rpartition(":")[2])
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as sock:
+        sock.sendall(
+            b"POST /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 4\r\n"
+            b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        )
+        answer = b"".join(iter(lambda: sock.recv(65536), b""))
+    assert answer.count(b"HTTP/1.1 ") == 1
+    assert b" 400 " in answer
+
+
+def test_connections_of_strangers_are_bounded(
+    start: Start, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(peer, "MOST_CONNECTIONS", 5)
+    gateway = start()
+    port = int(gateway.url.rpartition(":")[2])
+    with ExitStack() as open_ones:
+        for _ in range(5):
+            open_ones.enter_context(socket.create_connection(("127.0.0.1", port)))
+        one_more = open_ones.enter_context(socket.create_connection(("127.0.0.1", port), 30))
+        with suppress(ConnectionResetError):
+            assert one_more.recv(1) == b""
+        with ApiClient(socket=place / "api.sock") as client:
+            assert client.health()["ready"] is True
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /healthz HTTP/1.1\r\nHost: local"])
+def test_connection_that_brings_no_request_is_closed(
+    start: Start, monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    monkeypatch.setattr(peer, "HEAD_SECONDS", 0.2)
+    gateway = start()
+    port = int(gateway.url.rpartition(":")[2])
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as sock:
+        sock.sendall(sent)
+        assert b"".join(iter(lambda: sock.recv(65536), b"")).count(b" 200 ") == 0
 
 
 def test_conflict_reaches_the_client_as_a_conflict(local: ApiClient, store: SqlStore) -> None:

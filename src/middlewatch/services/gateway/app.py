@@ -145,6 +145,13 @@ class Application:
                     "the Host header names another machine; use 127.0.0.1 or localhost",
                     421,
                 )
+        if "transfer-encoding" in request.headers and "content-length" in request.headers:
+            # Whoever forwarded this may see another request in it than we do.
+            ambiguous = _declined(
+                invalid("Content-Length and Transfer-Encoding together are ambiguous; send one")
+            )
+            ambiguous.headers["Connection"] = "close"
+            return ambiguous
         path = _raw_path(request)
         special = await self._special(request, path, peer)
         if special is not None:
@@ -204,7 +211,8 @@ class Application:
                 Code.DEADLINE_EXCEEDED, f"the body did not arrive within {BODY_SECONDS:.0f} s", 408
             ) from None
         body = b"".join(chunks)
-        if body and request.headers.get("content-type", "").partition(";")[0].strip() != JSON:
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if body and kind != JSON:
             raise ApiError(
                 Code.INVALID_ARGUMENT, f"the body must be JSON: send Content-Type: {JSON}", 415
             )

@@ -14,6 +14,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from middlewatch.services.gateway.access import Peer
 
+MOST_CONNECTIONS = 200
+HEAD_SECONDS = 10.0
 STATE_KEY = "middlewatch.peer"
 _CREDENTIALS = struct.Struct("3i")
 
@@ -27,10 +29,38 @@ def peer_of(sock: socket.socket) -> Peer | None:
 
 
 class PeerProtocol(H11Protocol):
-    """HTTP/1.1 that knows its peer."""
+    """HTTP/1.1 that knows its peer.
+
+    Anybody on this machine may connect, whoever he is, and each connection is a descriptor that
+    the watcher and the controller may need: so there are at most `MOST_CONNECTIONS` of a socket at
+    once, and one that has not brought a whole request head after `HEAD_SECONDS` is closed.
+    """
+
+    _refused = False
+    _late: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        if len(self.connections) >= MOST_CONNECTIONS:
+            self._refused = True
+            transport.abort()
+            return
         sock = transport.get_extra_info("socket")
         peer = peer_of(sock) if sock is not None else None
         self.app_state = {**self.app_state, STATE_KEY: peer}
         super().connection_made(transport)
+        self._late = self.loop.call_later(HEAD_SECONDS, self._give_up)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._late is not None:
+            self._late.cancel()
+        if not self._refused:
+            super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if not self._refused:
+            super().data_received(data)
+
+    def _give_up(self) -> None:
+        # uvicorn declares it as always there; it is None until a first request has come whole.
+        if getattr(self, "cycle", None) is None:
+            self.transport.close()
