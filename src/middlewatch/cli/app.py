@@ -28,11 +28,12 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "job": ("reading", "one job, all its attempts"),
         "advice": ("reading", "what was decided, and what came of it"),
         "explain": ("explaining", "why: signals, issue, verdict, decision, outcome"),
-        "audit": ("reading", "the trail: seen, believed, decided, done, confirmed"),
+        "audit": ("auditing", "the trail: seen, believed, decided, done, confirmed"),
     },
     "Check": {
         "doctor": ("examining", "does this fit here? reads only; says how to mend"),
         "check-comment": ("comments", "can a job's opt-in be read? prints the right line"),
+        "token": ("tokens", "who may call the API: add, list and revoke tokens"),
         "config": ("configuring", "check settings, show where each comes from"),
     },
     "Try": {

@@ -1,4 +1,4 @@
-"""jobs, job, advice, audit: what is known, as squeue would show it."""
+"""jobs, job, advice: what is known, as squeue would show it."""
 
 from __future__ import annotations
 
@@ -19,6 +19,9 @@ STATE_CODES = {
     "FAILED": "F", "TIMEOUT": "TO", "NODE_FAIL": "NF", "PREEMPTED": "PR", "BOOT_FAIL": "BF",
     "DEADLINE": "DL", "OUT_OF_MEMORY": "OOM", "REQUEUED": "RQ", "STOPPED": "ST",
 }  # fmt: skip
+HEADERS = (
+    "JOBID", "ATT", "USER", "NAME", "ST", "TIME", "NODES", "OPT-IN", "NODELIST", "PROGRESS", "NOTE",
+)  # fmt: skip
 Job = Mapping[str, Any]
 
 
@@ -63,7 +66,7 @@ def jobs(
         show.note("no attempts" + ("" if all_ else "; ended ones: mw jobs --all"))
         return
     show.table(
-        ("JOBID", "ATT", "USER", "NAME", "ST", "TIME", "NODES", "OPT-IN", "NODELIST", "NOTE"),
+        HEADERS,
         [_row(job, now()) for job in found],
         right=("JOBID", "ATT", "TIME", "NODES"),
         header=not noheader,
@@ -128,16 +131,41 @@ def _row(job: Job, now: datetime) -> tuple[object, ...]:
         show.span(elapsed(job, now)),
         extra.get("nodeCount") or len(nodes) or "-",
         extra.get("optInMode") or "off",
-        ",".join(nodes) or (f"({extra['reason']})" if extra.get("reason") else "-"),
+        show.folded(nodes) or (f"({extra['reason']})" if extra.get("reason") else "-"),
+        _progress(job),
         "; ".join(_notes(job)) or "-",
     )
 
 
+def _progress(job: Job) -> str:
+    """The last step, of how many, and the newest checkpoint."""
+    progress = job.get("progress") or {}
+    if progress.get("lastStep") is None:
+        return str(progress.get("phase") or "-")
+    total = f"/{progress['totalSteps']}" if progress.get("totalSteps") is not None else ""
+    saved = progress.get("checkpointStep")
+    return f"{progress['lastStep']}{total}" + (f" saved {saved}" if saved is not None else "")
+
+
+def _advised(job: Job) -> str:
+    """What is advised and how far it came; empty where nothing is."""
+    desired = show.word(job.get("desiredState"), "ADVICE_STATE_")
+    if not desired:
+        return ""
+    wish = "constraints" if desired == "UNSPECIFIED" else desired
+    status = job.get("reconciliationStatus") or {}
+    outcome = show.word(status.get("disposition"), "ADVICE_RECONCILIATION_DISPOSITION_")
+    reason = show.word(status.get("reason"), "ADVICE_RECONCILIATION_REASON_")
+    if reason == "NOT_PERMITTED":
+        return f"would have: {wish}"
+    return f"advice: {wish} {outcome or 'OPEN'}" + ("" if outcome == "CONVERGED" else f" {reason}")
+
+
 def _notes(job: Job) -> Iterable[str]:
     extra = _extra(job)
-    desired = show.word(job.get("desiredState"), "ADVICE_STATE_")
-    if desired and desired != "UNSPECIFIED":
-        yield f"advice: {desired}"
+    advised = _advised(job)
+    if advised:
+        yield advised.rstrip()
     if extra.get("vanished"):
         yield "lost by the scheduler"
     if extra.get("held"):
@@ -187,7 +215,7 @@ def job(session: Session, job: str) -> None:
                 _exit(_extra(one)),
                 show.clock_time(one.get("startTime")),
                 show.span(elapsed(one, now())),
-                ",".join(one.get("nodes") or []) or "-",
+                show.folded(one.get("nodes") or []) or "-",
             )
             for one in attempts
         ],
@@ -317,104 +345,4 @@ def _advice_row(record: Mapping[str, Any]) -> tuple[object, ...]:
         show.clock_time(record.get("desiredStateChangedAt")),
         outcome,
         why or "-",
-    )
-
-
-@click.command()
-@with_session()
-@click.argument("job", required=False, shell_complete=completing.job_ids)
-@click.option("--type", "type_", metavar="TYPE", help="Only events of this type.")
-@click.option("--producer", metavar="NAME", help="Only events of this producer.")
-@click.option("--level", metavar="LEVEL", help="info, warning or alarm.")
-@click.option("--limit", type=click.IntRange(1), default=100, show_default=True)
-@click.option("--oldest", is_flag=True, help="From the beginning; without it, the newest.")
-def audit(
-    session: Session,
-    *,
-    job: str | None,
-    type_: str | None,
-    producer: str | None,
-    level: str | None,
-    limit: int,
-    oldest: bool,
-) -> None:
-    """Show the trail, oldest line first: of one JOB (4711, 4711-1, a UUID), or of all jobs."""
-    gateway = asking.gateway(session)
-    query: dict[str, object] = {
-        "eventType": type_,
-        "eventProducer": producer,
-        "eventLevel": level,
-        "sortBy": "event_produced_at:asc" if oldest else "event_produced_at:desc",
-    }
-    targets = [_audit_target(job)] if job else [{"jobId": job_id} for job_id in _known(gateway)]
-    found = [event for target in targets for event in _events(gateway, query | target, limit)]
-    found.sort(key=lambda event: int(event.get("eventNumber") or 0))
-    found = found[:limit] if oldest else found[-limit:]
-    if session.as_json:
-        show.as_json({"events": found})
-        return
-    show.table(
-        ("NO", "TIME", "JOBID", "ATT", "KIND", "TYPE", "PRODUCER", "LEVEL", "PAYLOAD"),
-        [_audit_row(event) for event in found],
-        right=("NO", "JOBID", "ATT"),
-    )
-
-
-def _known(gateway: asking.Gateway) -> list[str]:
-    """Every job number that is known: the API tells the trail of one job at a time."""
-    jobs = gateway.pages("/v1/jobs", "jobs", {}, "pageToken")
-    return list(dict.fromkeys(str(job.get("jobId") or "") for job in jobs if job.get("jobId")))
-
-
-def _events(
-    gateway: asking.Gateway, query: dict[str, object], limit: int
-) -> Iterable[dict[str, Any]]:
-    asked = dict(query)
-    count = 0
-    while count < limit:
-        asked["limit"] = min(100, limit - count)
-        answer = gateway.get("/v1/audit/events", asked)
-        items = answer.get("items") or []
-        yield from items
-        count += len(items)
-        follow = (answer.get("cursor") or {}).get("next")
-        if not items or not follow:
-            return
-        asked["cursor"] = follow
-
-
-def _whole(value: object) -> object:
-    """Numbers as they were: the API's payloads know only floating point."""
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(value, dict):
-        return {key: _whole(item) for key, item in value.items()}
-    return [_whole(item) for item in value] if isinstance(value, list) else value
-
-
-def _audit_target(job: str) -> dict[str, object]:
-    if job.count("-") == 4:
-        return {"heimdallJobId": job}
-    job_id, hyphen, index = job.rpartition("-")
-    if hyphen and index.isdigit():
-        return {"jobId": job_id, "attemptIndex": int(index)}
-    return {"jobId": job}
-
-
-def _audit_row(event: Mapping[str, Any]) -> tuple[object, ...]:
-    import json
-    from datetime import UTC
-
-    micro = int(event.get("eventProducedAt") or 0)
-    when = datetime.fromtimestamp(micro / 1e6, UTC).astimezone()
-    return (
-        event.get("eventNumber"),
-        when.strftime("%Y-%m-%dT%H:%M:%S.") + f"{when.microsecond // 1000:03}",
-        event.get("jobId") or "-",
-        "-" if event.get("attemptIndex") is None else event["attemptIndex"],
-        event.get("eventKind") or "-",
-        event.get("eventType") or "-",
-        event.get("eventProducer") or "-",
-        show.word(event.get("eventLevel"), "EVENT_LEVEL_").lower() or "info",
-        json.dumps(_whole(event.get("payload") or {}), ensure_ascii=False),
     )

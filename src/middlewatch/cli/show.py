@@ -87,6 +87,38 @@ def span(seconds: float | None) -> str:
     return f"{hour}:{minute:02}:{second:02}" if hour else f"{minute}:{second:02}"
 
 
+def folded(nodes: Sequence[str]) -> str:
+    """Host names as Slurm writes a list of them: ``gpu-[001-003,007]``, in their given order of
+    prefixes. Names without a number at the end stay as they are."""
+    groups: dict[tuple[str, int], list[int]] = {}
+    whole: list[str] = []
+    for node in nodes:
+        prefix = node.rstrip("0123456789")
+        digits = node[len(prefix) :]
+        if not digits.isascii() or not 0 < len(digits) <= 9:
+            whole.append(node)
+        else:
+            groups.setdefault((prefix, len(digits)), []).append(int(digits))
+    parts = [
+        f"{prefix}{_ranges(sorted(set(numbers)), width)}"
+        for (prefix, width), numbers in groups.items()
+    ]
+    return ",".join([*parts, *whole])
+
+
+def _ranges(numbers: Sequence[int], width: int) -> str:
+    if len(numbers) == 1:
+        return f"{numbers[0]:0{width}}"
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1][1:] = [number]
+        else:
+            runs.append([number])
+    texts = ("-".join(f"{end:0{width}}" for end in run) for run in runs)
+    return f"[{','.join(texts)}]"
+
+
 def word(text: object, prefix: str) -> str:
     """An enum name of the API without its prefix."""
     return str(text or "").removeprefix(prefix)

@@ -31,11 +31,14 @@ from middlewatch.model.attempt import Attempt, EndedBy
 from middlewatch.model.audit import AuditEvent, AuditKind, AuditLevel
 from middlewatch.model.milestone import MilestoneKind, Operation, SchedulerAction, Sequence
 from middlewatch.model.scheduler import JobState
+from middlewatch.model.signal import Progress
 
 # ------------------------------------------------------------------------------------------ jobs
 
 
-def job_message(attempt: Attempt, advice: Advice | None) -> heimdall_pb2.Job:
+def job_message(
+    attempt: Attempt, advice: Advice | None, progress: Progress | None = None
+) -> heimdall_pb2.Job:
     """An attempt as the API's ``Job``: observed, and (with advice) desired."""
     message = heimdall_pb2.Job(
         workflow_id=out_text(attempt.workflow_id),
@@ -60,6 +63,15 @@ def job_message(attempt: Attempt, advice: Advice | None) -> heimdall_pb2.Job:
     out_time(message.update_time, attempt.last_seen_at)
     if advice is not None:
         message.desired_state = _advice_state(advice)
+        if advice.status is not None:
+            message.reconciliation_status.CopyFrom(status_message(advice.status))
+    if progress is not None:
+        message.progress.phase = progress.phase.value
+        for name in ("last_step", "total_steps", "checkpoint_step"):
+            step = getattr(progress, name)
+            if step is not None:
+                setattr(message.progress, name, out_int64(step))
+        out_time(message.progress.last_step_at, progress.last_step_at)
     return message
 
 

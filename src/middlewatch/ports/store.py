@@ -97,6 +97,9 @@ class Store(Protocol):
     # watching
     def watch_state(self, attempt_id: AttemptId) -> WatchState | None: ...
     def progress(self, attempt_id: AttemptId) -> Progress | None: ...
+    def progress_of(self, attempt_ids: Seq[AttemptId]) -> dict[AttemptId, Progress]:
+        """The same for a page of attempts at once; one without progress is left out."""
+
     def signals(
         self, attempt_id: AttemptId, after: int = 0, limit: int = 1000
     ) -> tuple[tuple[int, Signal], ...]:
@@ -115,6 +118,9 @@ class Store(Protocol):
     def verdicts(self, attempt_id: AttemptId) -> tuple[Verdict, ...]: ...
     def decisions(self, attempt_id: AttemptId) -> tuple[Decision, ...]: ...
     def advice(self, attempt_id: AttemptId) -> Advice | None: ...
+    def advice_of(self, attempt_ids: Seq[AttemptId]) -> dict[AttemptId, Advice]:
+        """The same for a page of attempts at once; one without advice is left out."""
+
     def advice_of_job(self, cluster: ClusterId, job_id: str) -> tuple[Advice, ...]:
         """Of all attempts under that number, oldest attempt first."""
 

@@ -149,3 +149,15 @@ def test_every_word_survives(store: Store, desired: DesiredState, reason: Reason
     )
     store.apply(Change(advice=(written,)))
     assert store.advice(attempt_id(1)) == replace(written, version=1)
+
+
+def test_advice_of_several_attempts_is_read_at_once_without_those_that_have_none(
+    store: Store,
+) -> None:
+    store.apply(Change(advice=(advice(1), advice(3))))
+    wanted = [attempt_id(number) for number in range(1, 400)]
+    assert store.advice_of(wanted) == {
+        attempt_id(1): advice(1, version=1),
+        attempt_id(3): advice(3, version=1),
+    }
+    assert store.advice_of([]) == {}

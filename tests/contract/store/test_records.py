@@ -160,3 +160,9 @@ def test_milestones_come_in_the_order_in_which_they_happened(store: Store) -> No
     store.apply(Change(milestones=(milestone(3), milestone(1))))
     store.apply(Change(milestones=(milestone(2),)))
     assert [m.step for m in store.milestones(sequence(1).id)] == [1, 2, 3]
+
+
+def test_progress_of_several_attempts_is_read_at_once(store: Store) -> None:
+    told = Progress(attempt_id(2), last_step=5)
+    store.apply(Change(progress=(told,)))
+    assert store.progress_of([attempt_id(1), attempt_id(2)]) == {attempt_id(2): told}

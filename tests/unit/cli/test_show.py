@@ -75,3 +75,17 @@ def test_a_time_of_the_api_is_read_with_its_zone() -> None:
     assert show.moment("2026-01-02T03:04:05Z") == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
     assert show.moment("nonsense") is None
     assert show.moment(None) is None
+
+
+@pytest.mark.parametrize(
+    ("nodes", "text"),
+    [
+        ((), ""),
+        (("gpu-007",), "gpu-007"),
+        (("gpu-001", "gpu-002", "gpu-003", "gpu-007"), "gpu-[001-003,007]"),
+        (("n1", "n2", "login", "n10"), "n[1-2],n10,login"),
+        (("b2", "a1", "a3", "a1"), "b2,a[1,3]"),
+    ],
+)
+def test_nodes_are_folded_as_slurm_folds_them(nodes: tuple[str, ...], text: str) -> None:
+    assert show.folded(nodes) == text

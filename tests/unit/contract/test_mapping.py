@@ -19,6 +19,7 @@ from middlewatch.model.attempt import AttemptEnd, EndedBy
 from middlewatch.model.audit import AuditEvent, AuditKind
 from middlewatch.model.milestone import MilestoneKind, Operation, SchedulerAction
 from middlewatch.model.scheduler import JobState
+from middlewatch.model.signal import Phase, Progress
 from tests.contract.api.samples import ADVICE, ATTEMPT, NOW
 
 REPORT = heimdall_pb2.AdviceReconciliationStatus
@@ -173,3 +174,14 @@ def test_times_before_and_after_the_calendar_of_events_are_held_within_it() -> N
     assert in_micros(-(2**63)) == datetime(1970, 1, 1, tzinfo=UTC)
     assert in_micros(2**63 - 1).year == 9999
     assert in_micros(1_500_000) == datetime(1970, 1, 1, 0, 0, 1, 500_000, tzinfo=UTC)
+
+
+def test_job_shows_how_far_it_is_and_how_far_its_advice_came() -> None:
+    plain = as_json(mapping.job_message(ATTEMPT, ADVICE))
+    assert "progress" not in plain
+    assert "reconciliationStatus" not in plain
+    told = Progress(ATTEMPT.id, Phase.TRAINING, last_step=47, checkpoint_step=40)
+    status = Status(1, Disposition.CONVERGED, Reason.DESIRED_STATE_OBSERVED, NOW, "", "c1")
+    shown = as_json(mapping.job_message(ATTEMPT, replace(ADVICE, status=status), told))
+    assert shown["progress"] == {"phase": "training", "lastStep": "47", "checkpointStep": "40"}
+    assert shown["reconciliationStatus"]["disposition"].endswith("_CONVERGED")

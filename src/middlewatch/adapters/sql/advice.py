@@ -6,17 +6,24 @@ is open and not on how much was ever settled.
 
 from __future__ import annotations
 
+from collections.abc import Sequence as Seq
+
 from sqlalchemy import Connection, select, true
 
 from middlewatch.adapters.sql import schema as t
 from middlewatch.adapters.sql.codec import decode
-from middlewatch.adapters.sql.read import many, one
+from middlewatch.adapters.sql.read import many, one, several
 from middlewatch.model.advice import Advice, Status
 from middlewatch.model.identity import AttemptId, ClusterId
 
 
 def advice(connection: Connection, attempt_id: AttemptId) -> Advice | None:
     return one(connection, t.advice, "attempt_id", attempt_id, Advice)
+
+
+def advice_of(connection: Connection, attempt_ids: Seq[AttemptId]) -> dict[AttemptId, Advice]:
+    found = several(connection, t.advice, "attempt_id", attempt_ids, Advice)
+    return {AttemptId(name): record for name, record in found.items()}
 
 
 def advice_of_job(connection: Connection, cluster: ClusterId, job_id: str) -> tuple[Advice, ...]:

@@ -6,6 +6,7 @@ ordered by something that does not change while a client turns pages.
 
 from __future__ import annotations
 
+from collections.abc import Sequence as Seq
 from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Select, Table, case, false, func, select, true
@@ -39,6 +40,22 @@ def one(connection: Connection, table: Table, key: str, value: str, kind: type[R
     if getattr(record, key) != value:
         raise broken(table, f"{key}={value}", f"its body is about {getattr(record, key)}")
     return record
+
+
+IN_ONE_QUESTION = 250
+"""Keys in one question; databases bound the number of parameters."""
+
+
+def several(
+    connection: Connection, table: Table, key: str, values: Seq[str], kind: type[R]
+) -> dict[str, R]:
+    """The records under the keys that there are, by key."""
+    found: dict[str, R] = {}
+    for start in range(0, len(values), IN_ONE_QUESTION):
+        wanted = table.c[key].in_(values[start : start + IN_ONE_QUESTION])
+        for row in connection.execute(select(table.c[key], table.c.body).where(wanted)).all():
+            found[row[0]] = decode(row.body, kind, table, f"{key}={row[0]}")
+    return found
 
 
 def _bodies(table: Table, *where: ColumnElement[bool]) -> Select[Any]:
@@ -173,6 +190,11 @@ def watch_state(connection: Connection, attempt_id: AttemptId) -> WatchState | N
 
 def progress(connection: Connection, attempt_id: AttemptId) -> Progress | None:
     return one(connection, t.progress, "attempt_id", attempt_id, Progress)
+
+
+def progress_of(connection: Connection, attempt_ids: Seq[AttemptId]) -> dict[AttemptId, Progress]:
+    found = several(connection, t.progress, "attempt_id", attempt_ids, Progress)
+    return {AttemptId(name): record for name, record in found.items()}
 
 
 def signals(

@@ -124,6 +124,10 @@ class SqlStore:
         with self.database.read() as connection:
             return _read.progress(connection, attempt_id)
 
+    def progress_of(self, attempt_ids: Seq[AttemptId]) -> dict[AttemptId, Progress]:
+        with self.database.read() as connection:
+            return _read.progress_of(connection, attempt_ids)
+
     def signals(
         self, attempt_id: AttemptId, after: int = 0, limit: int = 1000
     ) -> tuple[tuple[int, Signal], ...]:
@@ -155,6 +159,10 @@ class SqlStore:
     def advice(self, attempt_id: AttemptId) -> Advice | None:
         with self.database.read() as connection:
             return _advice.advice(connection, attempt_id)
+
+    def advice_of(self, attempt_ids: Seq[AttemptId]) -> dict[AttemptId, Advice]:
+        with self.database.read() as connection:
+            return _advice.advice_of(connection, attempt_ids)
 
     def advice_of_job(self, cluster: ClusterId, job_id: str) -> tuple[Advice, ...]:
         with self.database.read() as connection:

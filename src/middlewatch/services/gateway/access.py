@@ -150,7 +150,7 @@ class Listen:
     """Where and how the gateway listens, as asked for."""
 
     host: str = "127.0.0.1"
-    port: int = 8080
+    port: int = 8642
     grpc_port: int | None = None
     tls_certificate: str | None = None
     tls_key: str | None = None

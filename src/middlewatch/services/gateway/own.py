@@ -21,6 +21,7 @@ from middlewatch.model.advice import Advice
 from middlewatch.model.attempt import Attempt
 from middlewatch.model.identity import AttemptId, ClusterId
 from middlewatch.model.milestone import Milestone
+from middlewatch.ports.store import AuditFilter
 from middlewatch.services.gateway.access import Caller
 from middlewatch.services.gateway.service import Context, Handler, attempt_named
 
@@ -36,6 +37,7 @@ def handlers(context: Context) -> dict[str, Handler]:
         service + "ListDecisions": own.decisions,
         service + "ListAdviceRecords": own.advice,
         service + "GetExplanation": own.explanation,
+        service + "ListAuditTrail": own.trail,
         service + "ListLeases": own.leases,
         service + "GetHealth": own.health,
     }
@@ -129,6 +131,8 @@ class _Own:
         store = self._store
         advice = store.advice(attempt.id)
         generations = store.generations(attempt.id)
+        siblings = self._siblings(attempt)
+        siblings_advice = store.advice_of([sibling.id for sibling in siblings])
         message = wire.GetExplanationResponse(
             job=mapping.job_message(attempt, advice),
             signals=[
@@ -149,8 +153,8 @@ class _Own:
                 records.milestone_message(m) for m in self._milestones(advice, generations)
             ],
             siblings=[
-                mapping.job_message(sibling, store.advice(sibling.id))
-                for sibling in self._siblings(attempt)
+                mapping.job_message(sibling, siblings_advice.get(sibling.id))
+                for sibling in siblings
             ],
         )
         progress = store.progress(attempt.id)
@@ -173,6 +177,30 @@ class _Own:
     def _siblings(self, attempt: Attempt) -> tuple[Attempt, ...]:
         attempts = self._store.attempts_of_job(attempt.cluster, attempt.job_id)
         return tuple(other for other in attempts if other.id != attempt.id)[-choices.PAGE_MAX :]
+
+    def trail(self, request: wire.ListAuditTrailRequest, _: Caller) -> wire.ListAuditTrailResponse:
+        given = request.limit if request.HasField("limit") else None
+        limit = limit_of(given, choices.AUDIT_PAGE_DEFAULT, choices.AUDIT_PAGE_MAX)
+        if request.HasField("after") and request.HasField("before"):
+            raise invalid("after and before exclude each other; give one of them")
+        rising = request.HasField("after")
+        place = request.after if rising else request.before
+        if not 0 <= place <= choices.OFFSET_MAX:
+            raise invalid(f"{'after' if rising else 'before'} is {place}; give an event's number")
+        where = AuditFilter(
+            type=in_text(request.event_type, "eventType") or None,
+            level=in_text(request.event_level, "eventLevel").casefold() or None,
+            producer=in_text(request.event_producer, "eventProducer") or None,
+        )
+        # Nothing lies before the first line, and to the store 0 means the newest one.
+        nothing = request.HasField("before") and place <= 1
+        found = () if nothing else self._store.audit(where, place, limit, descending=not rising)
+        shown = found if rising else found[::-1]
+        return wire.ListAuditTrailResponse(
+            items=[mapping.audit_message(event) for event in shown],
+            count=len(shown),
+            last_audit_number=self._store.last_audit_number(),
+        )
 
     def leases(self, _: wire.ListLeasesRequest, __: Caller) -> wire.ListLeasesResponse:
         return wire.ListLeasesResponse(

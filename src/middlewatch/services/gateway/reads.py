@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -66,7 +67,7 @@ class _Reads:
         offset = start_of(request.page_token, number, limit)
         found = self._store.attempts(_attempt_filter(request), offset, limit + 1)
         return heimdall_pb2.GetJobsResponse(
-            jobs=[self._job(attempt) for attempt in found[:limit]],
+            jobs=self._jobs(found[:limit]),
             count=len(found[:limit]),
             next_page_token=next_offset(offset, limit, len(found) > limit),
         )
@@ -78,7 +79,7 @@ class _Reads:
             if request.use_heimdall_id
             else attempt_by_reference(self._context, name)
         )
-        return heimdall_pb2.GetJobResponse(job=self._job(attempt))
+        return heimdall_pb2.GetJobResponse(job=self._jobs([attempt])[0])
 
     def jobs_by_scheduler_id(
         self, request: heimdall_pb2.GetJobsBySchedulerIdRequest, _: Caller
@@ -89,13 +90,16 @@ class _Reads:
         job_id = in_text(request.scheduler_job_id, "schedulerJobId", needed=True)
         found = self._store.attempts(AttemptFilter(job_ids=(job_id,)), offset, limit + 1)
         return heimdall_pb2.GetJobsBySchedulerIdResponse(
-            jobs=[self._job(attempt) for attempt in found[:limit]],
+            jobs=self._jobs(found[:limit]),
             count=len(found[:limit]),
             next_page_token=next_offset(offset, limit, len(found) > limit),
         )
 
-    def _job(self, attempt: Attempt) -> heimdall_pb2.Job:
-        return mapping.job_message(attempt, self._store.advice(attempt.id))
+    def _jobs(self, attempts: Sequence[Attempt]) -> list[heimdall_pb2.Job]:
+        """A page of attempts, with two questions to the store for all of them."""
+        ids = [attempt.id for attempt in attempts]
+        advice, progress = self._store.advice_of(ids), self._store.progress_of(ids)
+        return [mapping.job_message(a, advice.get(a.id), progress.get(a.id)) for a in attempts]
 
     # workflows
 

@@ -90,7 +90,7 @@ def first_token(store: Store, clock: Clock, path: Path) -> str | None:
         return None
     token_id = clock.token(6)
     text = token_text(token_id, clock.token(32))
-    _write_private(path, text + "\n")
+    write_private(path, text + "\n")
     store.add_token(
         TokenRecord(
             id=token_id,
@@ -103,7 +103,7 @@ def first_token(store: Store, clock: Clock, path: Path) -> str | None:
     return text
 
 
-def _write_private(path: Path, text: str) -> None:
+def write_private(path: Path, text: str) -> None:
     """Write a file that only its owner can read. Raises `Unreachable`."""
     temporary = path.with_name(f".{path.name}.new")
     try:
@@ -117,6 +117,6 @@ def _write_private(path: Path, text: str) -> None:
         temporary.replace(path)
     except OSError as error:
         raise Unreachable(
-            f"the first token cannot be kept in {path}: {error}; the state directory must exist "
-            "and be writable for the service's user"
+            f"the token cannot be kept in {path}: {error}; its directory must exist and be "
+            "writable for us"
         ) from error

@@ -389,6 +389,8 @@ class Job(_message.Message):
     END_TIME_FIELD_NUMBER: _builtins.int
     CREATE_TIME_FIELD_NUMBER: _builtins.int
     UPDATE_TIME_FIELD_NUMBER: _builtins.int
+    RECONCILIATION_STATUS_FIELD_NUMBER: _builtins.int
+    PROGRESS_FIELD_NUMBER: _builtins.int
     workflow_id: _builtins.str
     heimdall_job_id: _builtins.str
     job_run_id: _builtins.str
@@ -418,6 +420,14 @@ class Job(_message.Message):
     def create_time(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
     def update_time(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def reconciliation_status(self) -> Global___AdviceReconciliationStatus:
+        """What was reported of the advice's current generation; absent where nothing was."""
+
+    @_builtins.property
+    def progress(self) -> Global___JobProgress:
+        """Absent where the job's output tells nothing."""
+
     def __init__(
         self,
         *,
@@ -439,16 +449,63 @@ class Job(_message.Message):
         end_time: _timestamp_pb2.Timestamp | None = ...,
         create_time: _timestamp_pb2.Timestamp | None = ...,
         update_time: _timestamp_pb2.Timestamp | None = ...,
+        reconciliation_status: Global___AdviceReconciliationStatus | None = ...,
+        progress: Global___JobProgress | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_desired_state", b"_desired_state", "additional_properties", b"additional_properties", "create_time", b"create_time", "desired_state", b"desired_state", "end_time", b"end_time", "node_constraints", b"node_constraints", "scheduler_metadata", b"scheduler_metadata", "start_time", b"start_time", "submit_time", b"submit_time", "update_time", b"update_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_desired_state", b"_desired_state", "additional_properties", b"additional_properties", "create_time", b"create_time", "desired_state", b"desired_state", "end_time", b"end_time", "node_constraints", b"node_constraints", "progress", b"progress", "reconciliation_status", b"reconciliation_status", "scheduler_metadata", b"scheduler_metadata", "start_time", b"start_time", "submit_time", b"submit_time", "update_time", b"update_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_desired_state", b"_desired_state", "additional_properties", b"additional_properties", "attempt_index", b"attempt_index", "create_time", b"create_time", "desired_state", b"desired_state", "end_time", b"end_time", "gpu_count_per_node", b"gpu_count_per_node", "heimdall_job_id", b"heimdall_job_id", "job_id", b"job_id", "job_name", b"job_name", "job_run_id", b"job_run_id", "node_constraints", b"node_constraints", "nodes", b"nodes", "scheduler_metadata", b"scheduler_metadata", "start_time", b"start_time", "state", b"state", "submit_time", b"submit_time", "update_time", b"update_time", "workflow_id", b"workflow_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_desired_state", b"_desired_state", "additional_properties", b"additional_properties", "attempt_index", b"attempt_index", "create_time", b"create_time", "desired_state", b"desired_state", "end_time", b"end_time", "gpu_count_per_node", b"gpu_count_per_node", "heimdall_job_id", b"heimdall_job_id", "job_id", b"job_id", "job_name", b"job_name", "job_run_id", b"job_run_id", "node_constraints", b"node_constraints", "nodes", b"nodes", "progress", b"progress", "reconciliation_status", b"reconciliation_status", "scheduler_metadata", b"scheduler_metadata", "start_time", b"start_time", "state", b"state", "submit_time", b"submit_time", "update_time", b"update_time", "workflow_id", b"workflow_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__desired_state: _TypeAlias = _typing.Literal["desired_state"]  # noqa: Y015
     _WhichOneofArgType__desired_state: _TypeAlias = _typing.Literal["_desired_state", b"_desired_state"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__desired_state) -> _WhichOneofReturnType__desired_state | None: ...
 
 Global___Job: _TypeAlias = Job  # noqa: Y015
+
+@_typing.final
+class JobProgress(_message.Message):
+    """Ours: how far an attempt has come."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PHASE_FIELD_NUMBER: _builtins.int
+    LAST_STEP_FIELD_NUMBER: _builtins.int
+    TOTAL_STEPS_FIELD_NUMBER: _builtins.int
+    CHECKPOINT_STEP_FIELD_NUMBER: _builtins.int
+    LAST_STEP_AT_FIELD_NUMBER: _builtins.int
+    phase: _builtins.str
+    last_step: _builtins.int
+    total_steps: _builtins.int
+    checkpoint_step: _builtins.int
+    @_builtins.property
+    def last_step_at(self) -> _timestamp_pb2.Timestamp: ...
+    def __init__(
+        self,
+        *,
+        phase: _builtins.str = ...,
+        last_step: _builtins.int | None = ...,
+        total_steps: _builtins.int | None = ...,
+        checkpoint_step: _builtins.int | None = ...,
+        last_step_at: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_checkpoint_step", b"_checkpoint_step", "_last_step", b"_last_step", "_total_steps", b"_total_steps", "checkpoint_step", b"checkpoint_step", "last_step", b"last_step", "last_step_at", b"last_step_at", "total_steps", b"total_steps"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_checkpoint_step", b"_checkpoint_step", "_last_step", b"_last_step", "_total_steps", b"_total_steps", "checkpoint_step", b"checkpoint_step", "last_step", b"last_step", "last_step_at", b"last_step_at", "phase", b"phase", "total_steps", b"total_steps"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__checkpoint_step: _TypeAlias = _typing.Literal["checkpoint_step"]  # noqa: Y015
+    _WhichOneofArgType__checkpoint_step: _TypeAlias = _typing.Literal["_checkpoint_step", b"_checkpoint_step"]  # noqa: Y015
+    _WhichOneofReturnType__last_step: _TypeAlias = _typing.Literal["last_step"]  # noqa: Y015
+    _WhichOneofArgType__last_step: _TypeAlias = _typing.Literal["_last_step", b"_last_step"]  # noqa: Y015
+    _WhichOneofReturnType__total_steps: _TypeAlias = _typing.Literal["total_steps"]  # noqa: Y015
+    _WhichOneofArgType__total_steps: _TypeAlias = _typing.Literal["_total_steps", b"_total_steps"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__checkpoint_step) -> _WhichOneofReturnType__checkpoint_step | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__last_step) -> _WhichOneofReturnType__last_step | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__total_steps) -> _WhichOneofReturnType__total_steps | None: ...
+
+Global___JobProgress: _TypeAlias = JobProgress  # noqa: Y015
 
 @_typing.final
 class GetJobsRequest(_message.Message):

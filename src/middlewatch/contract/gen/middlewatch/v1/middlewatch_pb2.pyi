@@ -13,6 +13,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
+from middlewatch.contract.gen.heimdall.v1 import audit_pb2 as _audit_pb2
 from middlewatch.contract.gen.heimdall.v1 import heimdall_pb2 as _heimdall_pb2
 import builtins as _builtins
 import sys
@@ -1128,6 +1129,82 @@ class GetExplanationResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetExplanationResponse: _TypeAlias = GetExplanationResponse  # noqa: Y015
+
+@_typing.final
+class ListAuditTrailRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AFTER_FIELD_NUMBER: _builtins.int
+    BEFORE_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    EVENT_TYPE_FIELD_NUMBER: _builtins.int
+    EVENT_LEVEL_FIELD_NUMBER: _builtins.int
+    EVENT_PRODUCER_FIELD_NUMBER: _builtins.int
+    after: _builtins.int
+    """The lines behind this number, from it on; 0: from the first one. Not together with before."""
+    before: _builtins.int
+    """The last lines before this number; absent, and after too: the newest ones."""
+    limit: _builtins.int
+    event_type: _builtins.str
+    event_level: _builtins.str
+    event_producer: _builtins.str
+    def __init__(
+        self,
+        *,
+        after: _builtins.int | None = ...,
+        before: _builtins.int | None = ...,
+        limit: _builtins.int | None = ...,
+        event_type: _builtins.str = ...,
+        event_level: _builtins.str = ...,
+        event_producer: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_after", b"_after", "_before", b"_before", "_limit", b"_limit", "after", b"after", "before", b"before", "limit", b"limit"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_after", b"_after", "_before", b"_before", "_limit", b"_limit", "after", b"after", "before", b"before", "event_level", b"event_level", "event_producer", b"event_producer", "event_type", b"event_type", "limit", b"limit"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__after: _TypeAlias = _typing.Literal["after"]  # noqa: Y015
+    _WhichOneofArgType__after: _TypeAlias = _typing.Literal["_after", b"_after"]  # noqa: Y015
+    _WhichOneofReturnType__before: _TypeAlias = _typing.Literal["before"]  # noqa: Y015
+    _WhichOneofArgType__before: _TypeAlias = _typing.Literal["_before", b"_before"]  # noqa: Y015
+    _WhichOneofReturnType__limit: _TypeAlias = _typing.Literal["limit"]  # noqa: Y015
+    _WhichOneofArgType__limit: _TypeAlias = _typing.Literal["_limit", b"_limit"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__after) -> _WhichOneofReturnType__after | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__before) -> _WhichOneofReturnType__before | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__limit) -> _WhichOneofReturnType__limit | None: ...
+
+Global___ListAuditTrailRequest: _TypeAlias = ListAuditTrailRequest  # noqa: Y015
+
+@_typing.final
+class ListAuditTrailResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ITEMS_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    LAST_AUDIT_NUMBER_FIELD_NUMBER: _builtins.int
+    count: _builtins.int
+    last_audit_number: _builtins.int
+    """Of the newest line that there is."""
+    @_builtins.property
+    def items(self) -> _containers.RepeatedCompositeFieldContainer[_audit_pb2.AuditEvent]:
+        """Rising numbers, whichever way they were asked for."""
+
+    def __init__(
+        self,
+        *,
+        items: _abc.Iterable[_audit_pb2.AuditEvent] | None = ...,
+        count: _builtins.int = ...,
+        last_audit_number: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "items", b"items", "last_audit_number", b"last_audit_number"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListAuditTrailResponse: _TypeAlias = ListAuditTrailResponse  # noqa: Y015
 
 @_typing.final
 class Lease(_message.Message):

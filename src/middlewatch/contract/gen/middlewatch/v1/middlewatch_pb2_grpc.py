@@ -69,6 +69,11 @@ class MiddlewatchServiceStub:
                 request_serializer=middlewatch_dot_v1_dot_middlewatch__pb2.GetExplanationRequest.SerializeToString,
                 response_deserializer=middlewatch_dot_v1_dot_middlewatch__pb2.GetExplanationResponse.FromString,
                 _registered_method=True)
+        self.ListAuditTrail = channel.unary_unary(
+                '/middlewatch.v1.MiddlewatchService/ListAuditTrail',
+                request_serializer=middlewatch_dot_v1_dot_middlewatch__pb2.ListAuditTrailRequest.SerializeToString,
+                response_deserializer=middlewatch_dot_v1_dot_middlewatch__pb2.ListAuditTrailResponse.FromString,
+                _registered_method=True)
         self.ListLeases = channel.unary_unary(
                 '/middlewatch.v1.MiddlewatchService/ListLeases',
                 request_serializer=middlewatch_dot_v1_dot_middlewatch__pb2.ListLeasesRequest.SerializeToString,
@@ -129,6 +134,13 @@ class MiddlewatchServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListAuditTrail(self, request, context):
+        """The trail of all jobs, by number: without a bound the newest lines.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListLeases(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -178,6 +190,11 @@ def add_MiddlewatchServiceServicer_to_server(servicer, server):
                     servicer.GetExplanation,
                     request_deserializer=middlewatch_dot_v1_dot_middlewatch__pb2.GetExplanationRequest.FromString,
                     response_serializer=middlewatch_dot_v1_dot_middlewatch__pb2.GetExplanationResponse.SerializeToString,
+            ),
+            'ListAuditTrail': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListAuditTrail,
+                    request_deserializer=middlewatch_dot_v1_dot_middlewatch__pb2.ListAuditTrailRequest.FromString,
+                    response_serializer=middlewatch_dot_v1_dot_middlewatch__pb2.ListAuditTrailResponse.SerializeToString,
             ),
             'ListLeases': grpc.unary_unary_rpc_method_handler(
                     servicer.ListLeases,
@@ -379,6 +396,33 @@ class MiddlewatchService:
             '/middlewatch.v1.MiddlewatchService/GetExplanation',
             middlewatch_dot_v1_dot_middlewatch__pb2.GetExplanationRequest.SerializeToString,
             middlewatch_dot_v1_dot_middlewatch__pb2.GetExplanationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListAuditTrail(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/middlewatch.v1.MiddlewatchService/ListAuditTrail',
+            middlewatch_dot_v1_dot_middlewatch__pb2.ListAuditTrailRequest.SerializeToString,
+            middlewatch_dot_v1_dot_middlewatch__pb2.ListAuditTrailResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,0 +1,44 @@
+"""What `mw jobs` says of one attempt."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from middlewatch.cli.reading import HEADERS, _row
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+def cells(**job: Any) -> dict[str, object]:
+    return dict(zip(HEADERS, _row(job, NOW), strict=True))
+
+
+def status(disposition: str, reason: str) -> dict[str, str]:
+    return {
+        "disposition": f"ADVICE_RECONCILIATION_DISPOSITION_{disposition}",
+        "reason": f"ADVICE_RECONCILIATION_REASON_{reason}",
+    }
+
+
+@pytest.mark.parametrize(
+    ("reported", "note"),
+    [
+        (status("CONVERGED", "DESIRED_STATE_OBSERVED"), "advice: RESTARTED CONVERGED"),
+        (status("ABANDONED", "NOT_PERMITTED"), "would have: RESTARTED"),
+        (status("PENDING", "OPERATOR_HOLD"), "advice: RESTARTED PENDING OPERATOR_HOLD"),
+        (None, "advice: RESTARTED OPEN"),
+    ],
+)
+def test_the_note_tells_what_came_of_the_advice(reported: Any, note: str) -> None:
+    job = {"desiredState": "ADVICE_STATE_RESTARTED", "reconciliationStatus": reported}
+    assert cells(**job)["NOTE"] == note
+
+
+def test_progress_is_the_last_step_and_the_newest_checkpoint() -> None:
+    told = {"phase": "training", "lastStep": "47", "totalSteps": "500", "checkpointStep": "40"}
+    assert cells(progress=told)["PROGRESS"] == "47/500 saved 40"
+    assert cells(progress={"phase": "starting"})["PROGRESS"] == "starting"
+    assert cells()["PROGRESS"] == "-"
