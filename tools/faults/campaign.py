@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shutil
 import subprocess
 import threading
 import time
@@ -92,11 +93,14 @@ def _outcome(record: Mapping[str, Any]) -> str:
 
 @dataclass
 class Campaign:
-    """``labs`` by their names in `schedule.LABS`; ``failed`` is where evidence goes."""
+    """``labs`` by their names in `schedule.LABS`; ``raw`` gets a line as each schedule ends;
+    ``failed`` is where evidence goes."""
 
     labs: Mapping[str, Cluster]
     say: Callable[[str], None]
+    raw: Path
     failed: Path
+    _telling: threading.Lock = field(default_factory=threading.Lock)
     halt: threading.Event = field(default_factory=threading.Event)
 
     def play(self, schedules: Sequence[Schedule], side_by_side: int) -> list[Played]:
@@ -157,7 +161,10 @@ class Campaign:
             lines.append("       " + played.error.strip().splitlines()[-1])
         if not played.ok:
             lines.append(f"       again: python -m tools.faults --seed {played.schedule.seed}")
-        self.say("\n".join(lines))
+        with self._telling:
+            with self.raw.open("a") as out:
+                out.write(json.dumps(played.record()) + "\n")
+            self.say("\n".join(lines))
 
 
 def summary(played: Sequence[Played], asked: int, seconds: float) -> dict[str, Any]:
@@ -219,18 +226,19 @@ def run(
     schedules = [drawn(seed) for seed in seeds]
     begun = time.monotonic()
     raw = out.with_name(f"{out.stem}-raw.jsonl")
+    failed = out.with_name(f"{out.stem}-failed")
     out.parent.mkdir(parents=True, exist_ok=True)
+    raw.write_text("")
+    shutil.rmtree(failed, ignore_errors=True)
     labs: dict[str, Cluster] = {}
     try:
         for lab in sorted({schedule.lab for schedule in schedules}):
             labs[lab] = up(spec(lab, name), say)
-        played = Campaign(labs, say, out.with_name(f"{out.stem}-failed")).play(
-            schedules, side_by_side
-        )
+        campaign = Campaign(labs, say, raw, failed)
+        played = campaign.play(schedules, side_by_side)
     finally:
         for cluster in labs.values():
             cluster.down(remove=True)
     result = summary(played, len(schedules), time.monotonic() - begun)
-    raw.write_text("".join(json.dumps(one.record()) + "\n" for one in played))
     out.write_text(json.dumps(result, indent=2) + "\n")
     return result
