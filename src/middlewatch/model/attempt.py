@@ -219,6 +219,14 @@ def _started(attempt: Attempt, view: JobView) -> datetime | None:
     return view.started_at or attempt.started_at
 
 
+def lives_again(attempt: Attempt, view: JobView) -> Attempt:
+    """The attempt when a scheduler that came back from an older state shows it as not ended: that
+    it had been requeued was concluded from its successor, which that scheduler never had."""
+    if attempt.end is None or attempt.end.by is not EndedBy.REQUEUE or view.state in ENDED:
+        return attempt
+    return replace(attempt, end=None)
+
+
 def superseded(attempt: Attempt, successor: JobView, now: datetime) -> Attempt:
     """The attempt once its successor was seen: requeued, unless its own end is known."""
     if attempt.end is not None:

@@ -6,6 +6,7 @@ from middlewatch.remediation.history import (
     earlier_attempts,
     past_attempt,
     restarted_by_us,
+    successor_lost,
     successor_of,
 )
 from middlewatch.remediation.inputs import (
@@ -50,6 +51,7 @@ __all__ = [
     "earlier_attempts",
     "past_attempt",
     "restarted_by_us",
+    "successor_lost",
     "successor_of",
     "witnesses_of",
 ]

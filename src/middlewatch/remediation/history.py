@@ -55,6 +55,20 @@ def successor_of(attempts: Sequence[Attempt], target: Attempt) -> Successor | No
     return Successor(following.attempt_index, following.state)
 
 
+def successor_lost(attempts: Sequence[Attempt], target: Attempt) -> bool:
+    """Whether the scheduler came back from a state older than the target's successor, and shows
+    no other one since: what had converged on it is undone."""
+    if successor_of(attempts, target) is not None:
+        return False
+    return any(
+        a.vanished
+        and a.cluster == target.cluster
+        and a.submitted_at > target.submitted_at
+        and a.attempt_index > target.attempt_index
+        for a in attempts
+    )
+
+
 def past_attempt(
     attempt: Attempt,
     *,

@@ -154,3 +154,5 @@ class DecisionInputs:
     now: datetime
     cluster_seen: bool = True
     """Whether the scheduler said what it calls itself: without that, ownership looks closed."""
+    successor_lost: bool = False
+    """Whether a successor was seen and the scheduler then came back from a state without it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from middlewatch.model.advice import Advice, DecisionBasis, Disposition, Reason
+from middlewatch.model.advice import Advice, DecisionBasis, DesiredState, Disposition, Reason
 from middlewatch.remediation.inputs import DecisionInputs
 from middlewatch.remediation.outcome import Refrain, RefrainBasis
 
@@ -32,13 +32,19 @@ def standing(inputs: DecisionInputs) -> Refrain | None:
 
 
 def reopens(advice: Advice, inputs: DecisionInputs) -> bool:
-    """Whether trouble came after a generation that ended without touching the attempt.
+    """Whether trouble came after a generation that ended without touching the attempt, or what
+    it had brought about is gone.
 
     A switch of a mode is no trouble, and neither is a line that arrives late: the fact itself
     must be younger than the outcome, and the attempt must have been alive at the outcome.
     """
     status = advice.status
-    if status is None or status.disposition is not Disposition.ABANDONED:
+    if status is None:
+        return False
+    if status.disposition is Disposition.CONVERGED:
+        # A scheduler that came back from an older state has undone the restart.
+        return advice.desired is DesiredState.RESTARTED and inputs.successor_lost
+    if status.disposition is not Disposition.ABANDONED:
         return False
     if status.reason not in REOPENABLE:
         return False

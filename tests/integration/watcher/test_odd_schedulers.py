@@ -149,6 +149,37 @@ def test_scheduler_from_an_older_state_makes_the_later_attempt_vanish(here: Here
     assert SignalKind.VANISHED in here.kinds(1)
 
 
+def test_attempt_that_an_older_state_brought_back_is_watched_again(here: Here) -> None:
+    here.job()
+    here.tick()
+    old, detail = here.scheduler.views["7"], here.scheduler.details["7"]
+    here.requeue()
+    here.tick(60)
+    assert here.attempts()[0].end is not None
+    here.scheduler.views["7"], here.scheduler.details["7"] = old, detail
+    here.tick()
+    here.tick()
+    assert here.attempts()[0].live
+    here.log.write_bytes(CRASH)
+    here.tick()
+    assert FAILED in here.kinds(0)
+    here.scheduler.change("7", state=JobState.FAILED, exit_code=1)
+    here.tick()
+    end = here.attempts()[0].end
+    assert end is not None
+    assert end.by is EndedBy.FAILURE
+
+
+def test_attempt_requeued_within_its_first_second_is_over(here: Here) -> None:
+    here.job()
+    here.tick()
+    here.scheduler.change("7", restarts=1, state=JobState.PENDING, flags=frozenset())
+    here.tick()
+    (only,) = here.attempts()
+    assert only.end is not None
+    assert only.end.by is EndedBy.REQUEUE
+
+
 def test_job_that_left_the_listing_ends_as_accounting_says(here: Here) -> None:
     here.job()
     here.tick()

@@ -21,6 +21,7 @@ from middlewatch.remediation import (
     earlier_attempts,
     past_attempt,
     restarted_by_us,
+    successor_lost,
     successor_of,
 )
 from tests.unit.attribution.made import at, attempt, ecc, ended
@@ -81,6 +82,14 @@ def test_the_successor_is_the_next_attempt_of_the_same_job() -> None:
 )
 def test_nobody_else_is_the_successor(other: Attempt) -> None:
     assert successor_of([run(0, 0), other], run(0, 0)) is None
+
+
+def test_a_successor_that_vanished_is_lost_until_another_one_is_seen() -> None:
+    here, gone = run(0, 0), run(1, 100, vanished=True)
+    assert successor_lost([here, gone], here)
+    assert not successor_lost([here], here)
+    assert not successor_lost([here, gone, run(1, 300)], here)
+    assert not successor_lost([run(0, 100, vanished=True), here], here)
 
 
 CONVERGED = status(Disposition.CONVERGED, Reason.DESIRED_STATE_OBSERVED)

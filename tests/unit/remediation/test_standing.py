@@ -75,6 +75,12 @@ def test_what_ended_is_not_decided_again(disposition: Disposition, reason: Reaso
     assert ground(made) is RefrainBasis.DECIDED_ALREADY
 
 
+def test_a_restart_that_the_scheduler_forgot_is_decided_anew() -> None:
+    standing = advice(FAILED, status(Disposition.CONVERGED, Reason.DESIRED_STATE_OBSERVED))
+    made = inputs(FAILED, exception(0), existing=standing, successor_lost=True)
+    assert advised(decide(made)).decided_anew
+
+
 def test_opening_the_gates_does_not_revive_what_was_not_permitted() -> None:
     standing = advice(FAILED, NOT_PERMITTED, gates=gates(FAILED, mode=Mode.MONITOR))
     made = inputs(FAILED, exception(0), end_signal(30), existing=standing)

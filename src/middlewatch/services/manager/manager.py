@@ -35,6 +35,7 @@ from middlewatch.remediation import (
     RefrainBasis,
     blamed_nodes,
     decide,
+    successor_lost,
     successor_of,
     witnesses_of,
 )
@@ -319,6 +320,7 @@ class Manager:
             partitions=None,
             partitions_unknown="no node is to be excluded, so nobody was asked",
             successor=successor_of(relatives, attempt),
+            successor_lost=successor_lost(relatives, attempt),
             existing=existing,
             now=now,
             cluster_seen=name is not None,

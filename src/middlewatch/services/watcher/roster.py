@@ -17,6 +17,7 @@ from middlewatch.model.attempt import (
     Attempt,
     Dependent,
     Sighting,
+    lives_again,
     seen_again,
     sighting,
     superseded,
@@ -167,8 +168,27 @@ class Roster:
                 for entry in kept:
                     if entry.attempt.submitted_at > view.submitted_at:
                         entry.attempt = replace(entry.attempt, vanished=True)
+                    elif entry.attempt.submitted_at == view.submitted_at:
+                        self._live_again(entry, view)
             case Sighting.UNDECIDED:
-                return
+                self._end_undecided(kept, view, now)
+
+    def _live_again(self, entry: Kept, view: JobView) -> None:
+        """The attempt that the older state still has: watched again, if it had not ended."""
+        before = entry.attempt
+        entry.attempt = lives_again(before, view)
+        if entry.attempt is not before and entry.watch is not None:
+            entry.watch = replace(entry.watch, closed=False)
+
+    def _end_undecided(self, kept: list[Kept], view: JobView, now: datetime) -> None:
+        """Requeued within the second of its submission: the next attempt has no name of its own
+        and is not watched, but this one is over."""
+        if view.completing:
+            return
+        for entry in kept:
+            known = entry.attempt
+            if known.submitted_at == view.submitted_at and known.attempt_index < view.restarts:
+                entry.attempt = superseded(known, view, now)
 
     def _go_on(self, entry: Kept, view: JobView, now: datetime, report: WatcherReport) -> None:
         entry.missing_since = None
