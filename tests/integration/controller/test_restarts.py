@@ -46,9 +46,16 @@ def test_a_failed_job_is_restarted_by_two_commands(world: World) -> None:
     assert world.excluded(job) == ("gpu-001",)
     assert world.view(job).restarts == 1
     milestones = {m.kind: m for m in world.store.milestones(advice.sequence_id) if m.kind}
-    assert {MilestoneKind.HELD, MilestoneKind.CONSTRAINED, MilestoneKind.RELEASED} <= set(
-        milestones
-    )
+    times = [
+        milestones[kind].at
+        for kind in (
+            MilestoneKind.HELD,
+            MilestoneKind.CONSTRAINED,
+            MilestoneKind.RELEASED,
+            MilestoneKind.RUNNING,
+        )
+    ]
+    assert times == sorted(times)
     actions = {m.action for m in world.store.milestones(advice.sequence_id) if m.action}
     assert actions == {
         SchedulerAction.SLURM_REQUEUE_HOLD,

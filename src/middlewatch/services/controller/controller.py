@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from middlewatch.model.action import Action, ActionKind
+from middlewatch.model.action import Action, ActionKind, Answered
 from middlewatch.model.advice import Advice, Disposition, Reason, RefusedReport, Status, reported
 from middlewatch.model.answer import Answer, Known, Unknown
 from middlewatch.model.attempt import Attempt
@@ -316,9 +316,11 @@ class Controller:
 
     def _began(self, advice: Advice, started_at: datetime) -> datetime:
         """When the successor began. Slurm keeps whole seconds, rounded down; it cannot have been
-        before the command that let it go."""
+        before the command that let it go, which is answered before anything is scheduled."""
         let_go = [
-            r.started_at for r in self._store.actions(advice.attempt_id) if r.action.start_now
+            (r.ended_at if r.answered is Answered.DONE else None) or r.started_at
+            for r in self._store.actions(advice.attempt_id)
+            if r.action.start_now
         ]
         return max([started_at, *let_go])
 
