@@ -128,7 +128,8 @@ def ended_by_record(record: AccountingRecord, attempt: Attempt) -> EndedBy:
     """Who or what ended an attempt, by its accounting record."""
     if record.state is JobState.CANCELLED:
         return _cancelled_by(record, attempt)
-    if record.state is JobState.FAILED and record.exit_signal == _COULD_NOT_START:
+    refused = record.exit_signal == _COULD_NOT_START or record.never_ran
+    if record.state is JobState.FAILED and refused:
         return EndedBy.LAUNCH
     if record.requeued and record.state not in {JobState.NODE_FAIL, JobState.PREEMPTED}:
         return EndedBy.REQUEUE
@@ -175,7 +176,7 @@ def refined_end(
             final=True,
         )
     vague = end.by in {EndedBy.SOMEBODY, EndedBy.REQUEUE, EndedBy.UNKNOWN}
-    overwritten = record.requeued and not vague
+    overwritten = record.requeued and not vague and not record.never_ran
     if overwritten or by is EndedBy.UNKNOWN or (by is EndedBy.REQUEUE and not vague):
         return replace(end, final=True)
     if not vague and by not in {EndedBy.NODE_FAILURE, EndedBy.OUT_OF_MEMORY, EndedBy.LAUNCH}:

@@ -195,3 +195,6 @@ class AccountingRecord:
     batch_ended_at: datetime | None = None
     failed_node: str = ""
     user: str = ""
+    never_ran: bool = False
+    """The batch step has a record and no end of its own: slurmd refused to start the script (a
+    credential revoked within the second of the kill)."""

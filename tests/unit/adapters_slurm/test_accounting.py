@@ -101,6 +101,22 @@ def test_an_attempt_that_a_requeue_killed_is_cancelled_by_nobody() -> None:
     )
 
 
+def test_a_start_that_its_node_refused_has_a_batch_step_without_an_end() -> None:
+    text = answer(
+        ("7", "REQUEUED", "0:0", "100", "101", "102", "n1", "u"),
+        ("7.batch", "CANCELLED", "0:15", "101", "101", "102", "n1", ""),
+        ("7", "FAILED", "1:0", "102", "102", "102", "n1", "u"),
+        ("7.batch", "CANCELLED", "", "102", "102", "102", "n1", ""),
+    )
+    killed, refused = read_accounting(text, "7", (22, 5, 8))
+    assert not killed.never_ran
+    assert (refused.state, refused.never_ran, refused.batch_completed) == (
+        JobState.FAILED,
+        True,
+        False,
+    )
+
+
 def test_other_tasks_and_shrunken_records_are_no_attempts() -> None:
     text = answer(
         ("7_1", "RUNNING", "0:0", "100", "101", "Unknown", "n1", "u"),

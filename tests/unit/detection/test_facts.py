@@ -59,6 +59,16 @@ def test_native_signals_make_a_native_crash(fields: dict[str, int]) -> None:
     assert signal.failure_class == "native_crash"
 
 
+def test_a_script_that_its_node_refused_to_start_was_never_launched() -> None:
+    refused = record(JobState.FAILED, never_ran=True, started_at=T0, ended_at=T0)
+    assert ended_by_record(refused, attempt()) is EndedBy.LAUNCH
+    seen = ended(EndedBy.FAILURE).end
+    for told in (refused, replace(refused, requeued=True, ended_at=at(50))):
+        refined = refined_end(seen, told, attempt(), at(60))
+        assert refined is not None
+        assert (refined.by, refined.final) == (EndedBy.LAUNCH, True)
+
+
 def test_completion_is_no_alarm() -> None:
     (signal,) = Story(of=ended(EndedBy.COMPLETION)).look(52)
     assert signal.severity is Severity.INFO

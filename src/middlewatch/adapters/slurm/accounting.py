@@ -121,4 +121,11 @@ def _with_batch(record: AccountingRecord, row: Row) -> AccountingRecord:
     completed = row.cell["State"] == "COMPLETED" and row.cell["ExitCode"] == "0:0"
     if completed and record.requeued:
         record = replace(record, state=JobState.COMPLETED, exit_code=0)
-    return replace(record, batch_completed=completed, batch_ended_at=moment(row.cell["End"]))
+    cell = row.cell
+    no_end = cell["State"] == "CANCELLED" and cell["ExitCode"] == ""
+    return replace(
+        record,
+        batch_completed=completed,
+        batch_ended_at=moment(cell["End"]),
+        never_ran=no_end and cell["Start"] == cell["End"],
+    )

@@ -80,6 +80,12 @@ def ended(cluster: SimulatedCluster, job: Job, failed_node: str = "") -> None:
     _show(cluster, record, shown)
 
 
+def never_ran(cluster: SimulatedCluster, job: Job) -> None:
+    """Its node refused to start it: the batch step has no exit code."""
+    record = job.records[-1]
+    _show(cluster, record, replace(_last(record), never_ran=True))
+
+
 def requeued_while_running(cluster: SimulatedCluster, job: Job) -> None:
     """A requeue ended the attempt. A cancel that came first is forgotten by most releases."""
     record = job.records[-1]

@@ -221,6 +221,7 @@ class SimulatedCluster:
             # Started within the second of the kill: slurmd takes its credential for a revoked one.
             bookkeeping.started(self, job)
             self._end(job, JobState.FAILED, Exit(1), "NonZeroExitCode")
+            bookkeeping.never_ran(self, job)
             return
         bookkeeping.started(self, job)
         append = self.config.file_append if job.append is None else job.append
