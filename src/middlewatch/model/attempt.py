@@ -227,13 +227,19 @@ def lives_again(attempt: Attempt, view: JobView) -> Attempt:
     return replace(attempt, end=None)
 
 
+_LAUNCH_FAILED = "launch_failed_requeued_held"
+
+
 def superseded(attempt: Attempt, successor: JobView, now: datetime) -> Attempt:
-    """The attempt once its successor was seen: requeued, unless its own end is known."""
+    """The attempt once its successor was seen: requeued, unless its own end is known. Of a
+    successor that waits because the prolog failed, it is the start that Slurm itself broke."""
     if attempt.end is not None:
         return attempt
+    direct = successor.restarts == attempt.attempt_index + 1
+    broken = direct and successor.reason.replace(" ", "_") == _LAUNCH_FAILED
     end = AttemptEnd(
         state=attempt.state if attempt.state in ENDED else JobState.CANCELLED,
-        by=EndedBy.REQUEUE,
+        by=EndedBy.LAUNCH if broken else EndedBy.REQUEUE,
         exit_code=None,
         exit_signal=None,
         at=successor.submitted_at,

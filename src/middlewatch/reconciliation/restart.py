@@ -378,6 +378,8 @@ def release_or_wait(situation: Situation, view: JobView, now: datetime) -> Step:
         return Wait(why, None, Reason.UNKNOWN_STATE)
     if unanswered(situation, (ActionKind.RELEASE,), now) is not None:
         return Wait("a release without an answer may still take effect")
+    if unanswered(situation, REQUEUES, now) is not None and not fence_stands(situation.actions):
+        return Wait("a requeue has no answer yet: our hold keeps the successor back meanwhile")
     resting = refused_until(situation, (ActionKind.RELEASE,), now)
     if resting is not None:
         return Wait(f"the scheduler refused the release: {resting[1]}", resting[0])

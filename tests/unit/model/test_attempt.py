@@ -107,3 +107,14 @@ def test_the_partitions_that_a_job_may_run_in_are_not_forgotten_while_it_runs_in
     assert running.partitions == ("train", "other")
     moved = seen_again(running, target(JobState.PENDING, partitions=("other",)), at(3))
     assert moved.partitions == ("other",)
+
+
+@pytest.mark.parametrize("reason", ["launch_failed_requeued_held", "launch failed requeued held"])
+def test_a_start_that_a_failing_prolog_broke_is_told_from_a_requeue(reason: str) -> None:
+    held = successor(priority=0, reason=reason)
+    end = superseded(FIRST, held, at(5)).end
+    assert end is not None
+    assert end.by is EndedBy.LAUNCH
+    one_between = superseded(FIRST, replace(held, restarts=2), at(5)).end
+    assert one_between is not None
+    assert one_between.by is EndedBy.REQUEUE

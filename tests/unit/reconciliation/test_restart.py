@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -15,6 +16,7 @@ from middlewatch.model.signal import Progress
 from middlewatch.reconciliation.plan import next_step
 from middlewatch.reconciliation.situation import Act, Fact, LogEnd, Need, Report, Situation, Wait
 from tests.unit.reconciliation.worlds import (
+    FACTS,
     KEY,
     REQUEUED,
     SUBMITTED,
@@ -488,6 +490,22 @@ def test_an_operators_hold_on_top_of_ours_is_left() -> None:
         detail=detail(excluded_nodes=("gpu-001",), held_by_operator=True),
     )
     assert waits(made).reason is Reason.OPERATOR_HOLD
+
+
+def test_our_requeue_hold_outlasts_a_requeue_without_an_answer() -> None:
+    lost = record(ActionKind.REQUEUE_HOLD, 0.5, Answered.NO_ANSWER)
+    view = successor(flags=frozenset({JobFlag.SPECIAL_EXIT}), priority=0, eligible_at=at(3))
+    made = situation(
+        view,
+        facts=replace(FACTS, begin_delay_s=3),
+        actions=(lost,),
+        pending_since=REQUEUED,
+        detail=detail(excluded_nodes=("gpu-001",)),
+    )
+    assert isinstance(next_step(made, at(10)), Wait)
+    step = next_step(made, at(40))
+    assert isinstance(step, Act)
+    assert step.action.kind is ActionKind.RELEASE
 
 
 def test_our_requeue_hold_stays_while_it_cannot_be_told_whether_an_operators_lies_on_it() -> None:
