@@ -11,12 +11,9 @@ import os
 import shutil
 import sys
 from collections.abc import Generator
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
-
-HERE = Path(__file__).resolve().parent
 
 # Locally Hypothesis searches anew at each run; in CI it repeats itself, so that a red run can be
 # repeated. No deadline anywhere: a slow machine is not a wrong program.
@@ -30,9 +27,7 @@ settings.register_profile(
 )
 settings.load_profile("ci" if os.environ.get("CI") == "true" else "local")
 
-# The lab's fixtures (a real Slurm, a simulated one) come with the lab.
-if (HERE / "labfixture.py").exists():
-    pytest_plugins = ["tests.labfixture"]
+pytest_plugins = ["tests.labfixture"]
 
 
 def in_ci() -> bool:

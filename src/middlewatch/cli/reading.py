@@ -242,7 +242,8 @@ def explanation(gateway: asking.Gateway, reference: str) -> dict[str, Any]:
             raise Failure(
                 Exit.NOT_FOUND,
                 f"no attempt is known as {reference}",
-                "mw jobs --all lists what is known",
+                "mw jobs --all lists what is known; a job that has not opted in is not watched "
+                "(mw check-comment --job JOB)",
             ) from failure
         raise
 

@@ -131,7 +131,7 @@ class _AdviceReconciliationReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWra
     ADVICE_RECONCILIATION_REASON_UNKNOWN_STATE: _AdviceReconciliationReason.ValueType  # 14
 
 class AdviceReconciliationReason(_AdviceReconciliationReason, metaclass=_AdviceReconciliationReasonEnumTypeWrapper):
-    """Values after STALE_ATTEMPT are ours."""
+    """Values after ADVICE_EXPIRED are ours."""
 
 ADVICE_RECONCILIATION_REASON_UNSPECIFIED: AdviceReconciliationReason.ValueType  # 0
 ADVICE_RECONCILIATION_REASON_DESIRED_STATE_OBSERVED: AdviceReconciliationReason.ValueType  # 1
