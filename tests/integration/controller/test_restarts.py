@@ -9,7 +9,14 @@ from typing import Any
 
 import pytest
 
-from middlewatch.lab.simulated import Doom, Exit, Fate, SimulatedConfig, sleeper
+from middlewatch.lab.simulated import (
+    Doom,
+    Exit,
+    Fate,
+    SimulatedConfig,
+    SimulatedScheduler,
+    sleeper,
+)
 from middlewatch.model.action import Action, ActionKind, Answered
 from middlewatch.model.advice import DesiredState
 from middlewatch.model.answer import Answer, Unknown
@@ -23,7 +30,7 @@ from middlewatch.ports.store import AuditFilter
 from middlewatch.reconciliation.holds import standing
 from middlewatch.services.controller.controller import Controller
 from middlewatch.services.controller.record import planned
-from tests.integration.controller.world import World
+from tests.integration.controller.world import CLUSTER, World
 
 CRASHES = sleeper(3, Exit(1))
 TRAINS = sleeper(36_000)
@@ -268,6 +275,26 @@ def test_a_short_window_takes_a_marked_requeue_hold_and_lets_it_go(tmp_path: Pat
     world.store.close()
 
 
+def test_advice_that_breaks_its_handling_does_not_keep_the_others_waiting(world: World) -> None:
+    class Breaking(SimulatedScheduler):
+        def detail(self, job_id: str) -> Answer[JobDetail]:
+            if job_id == broken:
+                raise ValueError(f"nobody foresaw job {job_id}")
+            return super().detail(job_id)
+
+    broken, good = failed(world), failed(world)
+    world.scheduler = Breaking(world.cluster, CLUSTER, faults=world.faults)
+    world.controller = world.another()
+    first, second = world.attempt(broken), world.attempt(good)
+    world.advise(first, "gpu-001")
+    world.advise(second, "gpu-002")
+    report = world.turn()
+    assert f"{broken}: nobody foresaw" in report.problem
+    world.run(30)
+    assert world.outcome(second) == "CONVERGED DESIRED_STATE_OBSERVED"
+    assert world.view(broken).restarts == 0
+
+
 def test_drain_starts_nothing_new_and_lets_go_what_is_held(world: World) -> None:
     waiting, held = failed(world), failed(world)
     first, second = world.attempt(waiting), world.attempt(held)
@@ -284,6 +311,18 @@ def test_drain_starts_nothing_new_and_lets_go_what_is_held(world: World) -> None
     assert world.view(waiting).state is JobState.FAILED
     obligations = standing(world.journal.entries())
     assert all(o.hold is None for o in obligations)
+
+
+def test_the_watchdog_still_knows_our_exclusions_once_the_successor_runs(world: World) -> None:
+    job = failed(world)
+    attempt = world.attempt(job)
+    world.advise(attempt, "gpu-001")
+    world.run(30)
+    assert world.view(job).state is JobState.RUNNING
+    (owed,) = standing(world.journal.entries())
+    assert owed.exclude is not None
+    assert owed.exclude.ours == ("gpu-001",)
+    assert (owed.hold, owed.window, owed.fence) == (None, None, None)
 
 
 def test_terminated_cancels_and_is_confirmed(world: World) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from middlewatch.model.advice import DecisionBasis, DesiredState, Disposition, Reason
+from middlewatch.model.answer import Answer
 from middlewatch.model.attempt import EndedBy
 from middlewatch.model.audit import AuditKind
 from middlewatch.model.change import Change
@@ -18,7 +19,7 @@ from middlewatch.model.issue import IssueState
 from middlewatch.model.milestone import MilestoneKind, Operation
 from middlewatch.model.optin import JobMode, OptIn
 from middlewatch.model.policy import Policy
-from middlewatch.model.scheduler import JobState, PartitionView
+from middlewatch.model.scheduler import AccountingRecord, JobState, PartitionView
 from middlewatch.model.signal import Progress, SignalKind
 from middlewatch.ports.errors import Unreachable, Unreadable
 from middlewatch.ports.store import AuditFilter
@@ -26,7 +27,7 @@ from middlewatch.remediation import RefrainBasis
 from middlewatch.services.manager.explain import explain
 from middlewatch.services.manager.frozen import inputs_of, outcome_of, replay
 from middlewatch.services.manager.manager import AT_ONCE, CURSOR, Manager
-from tests.integration.manager.world import World, deployment, record, successor
+from tests.integration.manager.world import ToldScheduler, World, deployment, record, successor
 from tests.unit.attribution.made import (
     at,
     attempt,
@@ -415,6 +416,27 @@ def test_an_attempt_whose_records_cannot_be_read_does_not_keep_others_waiting(
     assert report.failed == (broken.id,)
     assert report.advised == (good.id,)
     assert [what for what, _ in world.errors] == [broken.id]
+
+
+def test_an_attempt_that_breaks_its_evaluation_does_not_keep_others_waiting(world: World) -> None:
+    class Breaking(ToldScheduler):
+        def accounting(self, job_id: str) -> Answer[tuple[AccountingRecord, ...]]:
+            raise ValueError(f"nobody foresaw job {job_id}")
+
+    whole = world.scheduler
+    world.scheduler = Breaking()
+    world.restarted()
+    broken = ended(EndedBy.NODE_FAILURE, job_id="1")
+    good = ended(EndedBy.FAILURE, job_id="2")
+    world.put(broken, end_signal(30, "node_failure", of=broken))
+    world.put(good, exception(20, of=good), end_signal(30, of=good))
+    report = world.tick(31)
+    assert report.failed == (broken.id,)
+    assert report.advised == (good.id,)
+    assert [what for what, _ in world.errors] == [broken.id]
+    assert world.tick(32).failed == ()
+    world.scheduler = whole
+    assert world.tick(60).evaluated >= 1, "it is looked at again, by itself"
 
 
 def test_a_decision_can_be_shown_and_made_again(world: World) -> None:

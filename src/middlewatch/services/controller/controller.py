@@ -23,11 +23,12 @@ from middlewatch.model.milestone import MilestoneKind
 from middlewatch.model.policy import Policy
 from middlewatch.model.scheduler import ClusterFacts, JobState, JobView, Snapshot
 from middlewatch.ports.clock import Clock
-from middlewatch.ports.errors import Conflict, PortError
+from middlewatch.ports.errors import Conflict
 from middlewatch.ports.journal import Journal
 from middlewatch.ports.scheduler import Scheduler
 from middlewatch.ports.store import Store
 from middlewatch.reconciliation.exclusions import impossible, users_own
+from middlewatch.reconciliation.holds import obligation_for, standing
 from middlewatch.reconciliation.in_flight import SETTLE_MARGIN_S, fence_stands
 from middlewatch.reconciliation.plan import hold_stands, next_step
 from middlewatch.reconciliation.situation import (
@@ -157,7 +158,7 @@ class Controller:
                 # Somebody wrote meanwhile: the next round starts from what stands now.
                 tally.again = True
                 tally.standing += 1
-            except PortError as error:
+            except Exception as error:  # noqa: BLE001 - what one advice breaks, it breaks alone
                 tally.standing += 1
                 tally.problems.append(f"{advice.job_id}: {error}")
                 self._tell(advice, error)
@@ -396,9 +397,17 @@ class Controller:
         waits = view is not None and view.state is JobState.PENDING
         if situation.actions and not waits and isinstance(situation.look, Known):
             restarts = view.restarts if view is not None else advice.attempt_index + 1
-            self._journal.append(
-                record.settled(advice, self._deployment.owned_cluster_name, restarts, tick.now)
-            )
+            name = self._deployment.owned_cluster_name
+            self._journal.append(record.settled(advice, name, restarts, tick.now))
+            owed = obligation_for(standing(tick.entries), name, advice.job_id, restarts)
+            if (
+                owed is not None
+                and owed.exclude is not None
+                and view is not None
+                and not view.ended
+            ):
+                # Exclusions outlive a requeue, and may make the next attempt impossible.
+                self._journal.append(owed.exclude)
         self._pending_since.pop(advice.attempt_id, None)
         tick.outcomes += 1
 

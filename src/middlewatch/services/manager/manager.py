@@ -58,6 +58,9 @@ NAMELESS_FOR = timedelta(minutes=2)
 """How long the name of a failed node is asked for: accounting lags, and Slurm's own begin time
 keeps the successor from starting for as long."""
 
+AFTER_A_BREAK = timedelta(seconds=10)
+"""When an attempt is looked at again that broke its evaluation in a way nobody foresaw."""
+
 _LOOK_AGAIN: dict[RefrainBasis, timedelta] = {
     RefrainBasis.WAITING_FOR_PARTITIONS: timedelta(seconds=1),
     RefrainBasis.WAITING_FOR_SCHEDULER: timedelta(seconds=1),
@@ -213,6 +216,11 @@ class Manager:
             except PortError:
                 self._backlog[attempt_id] = None
                 raise
+            except Exception as error:  # noqa: BLE001 - what one job's records break, they break alone
+                tick.failed.append(attempt_id)
+                self._on_error(attempt_id, error)
+                self._wait(attempt_id, tick.now + AFTER_A_BREAK)
+                return
             else:
                 return
         tick.unsettled = True
