@@ -21,6 +21,9 @@ from middlewatch.model.signal import Signal
 from middlewatch.reconciliation.situation import LogEnd, Situation, requeues
 
 ACCOUNTING_LAG_S = 3.0
+LOG_PATIENCE_S = 30.0
+"""How long the end of a log may take to be read where nothing else tells of a person's cancel: a
+watcher that has just been started reads many. Well below the begin time that keeps the job back."""
 _REQUEUE_LINE = re.compile(r"CANCELLED AT \S+ DUE TO JOB REQUEUE")
 _CANCEL_LINE = re.compile(r"\*\*\* JOB \S+ ON \S+ CANCELLED AT \S+( DUE to SIGNAL [^*]+)? \*\*\*")
 _PERSONS = (EndedBy.OWNER, EndedBy.OPERATOR, EndedBy.SOMEBODY)
@@ -87,7 +90,16 @@ def _by_accounting(situation: Situation, now: datetime) -> Revival:
             )
             if record is None or (record.batch_completed is None and lagging):
                 return Revival(None, "accounting lags") if lagging else NOT_REVIVED
-            return _of_record(situation, record)
+            judged = _of_record(situation, record)
+            unread = not _log_read(situation) and now < since + timedelta(seconds=LOG_PATIENCE_S)
+            if judged is NOT_REVIVED and record.requeued and unread:
+                # Older releases write the requeue over a cancel: then only the log tells of it.
+                return Revival(None, "the log that may tell of a cancel is not read to its end")
+            return judged
+
+
+def _log_read(situation: Situation) -> bool:
+    return situation.progress is not None and situation.progress.log_drained_at is not None
 
 
 def _of_record(situation: Situation, record: AccountingRecord) -> Revival:
@@ -114,6 +126,6 @@ def _of_completed_batch(situation: Situation, ended: datetime | None) -> Revival
         return Revival(True, why)
     if last.answered is Answered.DONE and last.ended_at is not None and ended > last.ended_at:
         return NOT_REVIVED
-    if situation.progress is None or situation.progress.log_drained_at is None:
+    if not _log_read(situation):
         return Revival(None, "the batch script ended with 0:0 about when our requeue came")
     return Revival(True, f"{why}, and its log does not say that a requeue killed it")

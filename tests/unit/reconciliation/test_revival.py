@@ -10,6 +10,7 @@ from middlewatch.model.attempt import AttemptEnd, EndedBy
 from middlewatch.model.scheduler import JobState
 from middlewatch.model.signal import Progress
 from middlewatch.reconciliation.plan import next_step
+from middlewatch.reconciliation.revival import LOG_PATIENCE_S
 from middlewatch.reconciliation.situation import Act, LogEnd, Report, Situation, Wait
 from tests.unit.reconciliation.worlds import (
     KEY,
@@ -82,3 +83,15 @@ def test_a_revived_successor_that_slurm_started_by_itself_is_no_convergence(
     step = next_step(made, at(200))
     assert isinstance(step, Report)
     assert step.reason is Reason.REVIVED_IN_ERROR
+
+
+def test_a_cancel_that_only_the_log_tells_of_is_waited_for() -> None:
+    asked = {"attempt": attempt(end=None), "accounting": accounting(), "detail": detail()}
+    unread = kept_back(**asked, progress=Progress(KEY.attempt_id()))
+    assert not commanded(unread).start_now
+    cancelled = kept_back(**asked, log_end=LogEnd.CANCELLED)
+    assert commanded(cancelled).kind is ActionKind.CANCEL
+    assert commanded(kept_back(**asked)).start_now
+    later = next_step(unread, at(5 + LOG_PATIENCE_S))
+    assert isinstance(later, Act)
+    assert later.action.start_now, "a log that nobody can read does not keep the job for ever"
