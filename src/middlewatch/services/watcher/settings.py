@@ -31,7 +31,7 @@ class WatcherSettings:
     comment_every_s: float = 15.0
     others_every_s: float = 60.0
     others_per_tick: int = 4
-    details_per_tick: int = 16
+    details_per_tick: int = 8
     again_per_tick: int = 4
     accounting_per_tick: int = 8
     accounting_gives_up_s: float = 600.0
