@@ -244,6 +244,20 @@ class Process:
         else:
             self._log.info("watchdog", guard=self._guarded.guard.value, pid=self._guarded.pid)
 
+    @property
+    def displaced(self) -> bool:
+        """Whether the state directory was removed or replaced under us: then what we write is
+        read by nobody, and somebody else may begin where we believe to be alone."""
+        return not all(lock.stands() for lock in self._locks)
+
+    def give_up(self) -> NoReturn:
+        """Leave as if killed, touching none of the files that lie there now."""
+        self._log.error(
+            "state_directory_gone",
+            note="it was removed or replaced while in use: leaving at once; start again",
+        )
+        os._exit(1)
+
     # -------------------------------------------------------------------------------- the stop
 
     def stop(self, hurry: Callable[[], bool] = lambda: False) -> bool:
@@ -290,7 +304,11 @@ class Process:
 
     def _parts_hold(self) -> bool:
         try:
-            return self._parts is not None and bool(standing(self._parts.journal.entries()))
+            if self._parts is None:
+                return False
+            owed = standing(self._parts.journal.entries())
+            # Exclusions alone keep nobody waiting while their job runs.
+            return any(one.hold or one.window or one.fence for one in owed)
         except PortError:
             return True
 
@@ -364,5 +382,7 @@ def run(
         ready(started)
         while not asked(HOUSEKEEPING_S):
             process.look_after()
+            if process.displaced:
+                process.give_up()
         stopping()
         return process.stop(hurry=lambda: asked(None) > 1)
