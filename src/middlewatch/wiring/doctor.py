@@ -355,6 +355,15 @@ def _job(this: Examined, job: JobView, detail: JobDetail) -> tuple[bool, list[Fi
                 f"its owner: scontrol update JobId={job.job_id} Requeue=1, and #SBATCH --requeue",
             )
         )
+    if job.heterogeneous:
+        found.append(
+            Finding(
+                "requeue",
+                Level.WARN,
+                f"job {job.job_id} has several components: it is watched, but not restarted",
+                "restart it by hand (scontrol requeue), or submit it as one component",
+            )
+        )
     for path in dict.fromkeys((detail.stdout, detail.stderr)):
         trouble = log_trouble(path, job.uid)
         if trouble:

@@ -1,0 +1,40 @@
+"""What the doctor tells the owner of one job."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from middlewatch.model.answer import Known
+from middlewatch.model.optin import directive
+from middlewatch.model.scheduler import JobDetail, JobView
+from middlewatch.wiring.doctor import _job
+from tests.unit.reconciliation.worlds import detail, target
+
+ACTION = directive("prod", "action").removeprefix("#SBATCH --comment='").removesuffix("'")
+
+
+class Here:
+    environment = "prod"
+
+
+def told(view: JobView, **changes: Any) -> list[str]:
+    known = detail(comment=ACTION, stdout="/dev/null", stderr="/dev/null", **changes)
+    assert isinstance(known, Known)
+    written: JobDetail = known.value
+    _, found = _job(cast(Any, Here()), view, written)
+    return [f"{finding.text} {finding.mend}" for finding in found if finding.check == "requeue"]
+
+
+def test_an_ordinary_job_can_be_requeued() -> None:
+    assert told(target()) == []
+
+
+def test_a_job_that_forbids_requeueing_is_named_with_the_remedy() -> None:
+    (text,) = told(target(), requeueable=False)
+    assert "123 cannot be requeued" in text
+    assert "Requeue=1" in text
+
+
+def test_a_job_of_several_components_is_named_as_watched_only() -> None:
+    (text,) = told(target(heterogeneous=True))
+    assert "several components" in text
