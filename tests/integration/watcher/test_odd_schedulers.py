@@ -442,7 +442,7 @@ def test_job_that_has_printed_nothing_for_too_long_is(here: Here) -> None:
 def test_comments_of_many_jobs_are_read_again_a_few_at_a_time(here: Here) -> None:
     for number in range(100, 200):
         here.job(str(number), stdout=str(here.folder / f"{number}.log"))
-    for _ in range(10):
+    for _ in range(20):
         here.tick()
     before = here.scheduler.detail_calls
     here.tick(60)
