@@ -47,7 +47,7 @@ def explain(session: Session, *, job: str, replay: bool, inputs: bool) -> int:
         shown: dict[str, Any] = {"explanation": body}
         if replay:
             shown["replays"] = replays
-        show.as_json(shown)
+        show.asshow.json_object(shown)
     else:
         for line in story(body, with_inputs=inputs):
             show.say(line)
@@ -157,8 +157,8 @@ def _issues(body: Record) -> Iterable[str]:
 
 
 def _decision(decision: Record, *, with_inputs: bool) -> Iterable[str]:
-    outcome = _json(decision.get("outcome"))
-    inputs = _json(decision.get("inputs"))
+    outcome = show.json_object(decision.get("outcome"))
+    inputs = show.json_object(decision.get("inputs"))
     yield ""
     yield (
         f"DECIDED  {show.clock_time(decision.get('at'))} {decision.get('result')} "
@@ -246,14 +246,6 @@ def _milestones(body: Record) -> Iterable[str]:
         ).rstrip()
 
 
-def _json(text: object) -> dict[str, Any]:
-    try:
-        value = json.loads(str(text or "{}"))
-    except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
 def _replayed(decision: Record) -> dict[str, Any]:
     from middlewatch.wiring.replay import replay
 
@@ -262,7 +254,7 @@ def _replayed(decision: Record) -> dict[str, Any]:
         "decision": decision.get("id"),
         "same": found.same,
         "why": found.why,
-        "outcome": _json(found.outcome),
+        "outcome": show.json_object(found.outcome),
     }
 
 

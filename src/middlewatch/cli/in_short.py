@@ -4,7 +4,6 @@ came of it, what is to do. Four lines from an attempt's explanation; the story b
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -91,7 +90,7 @@ def _decided(body: Record) -> str:
         wish = str(advice.get("desired")) + (f" without {without}" if without else "")
         return f"would have: {wish}" if _closed(body) else wish
     if decisions:
-        outcome = _object(decisions[-1].get("outcome"))
+        outcome = show.json_object(decisions[-1].get("outcome"))
         said = outcome.get("explanation") or decisions[-1].get("result")
         return f"nothing is advised: {said}"
     return ""
@@ -148,11 +147,3 @@ def _closed(body: Record) -> list[Record]:
 def _milestone(body: Record, kind: str) -> Record | None:
     found = [m for m in body.get("milestones") or [] if str(m.get("kind")).casefold() == kind]
     return found[-1] if found else None
-
-
-def _object(text: object) -> dict[str, Any]:
-    try:
-        value = json.loads(str(text or "{}"))
-    except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}

@@ -58,6 +58,15 @@ def table(
         say(plain(line, terminal) if terminal else line)
 
 
+def json_object(text: object) -> dict[str, Any]:
+    """The object that a JSON text holds; an empty one where it holds none."""
+    try:
+        value = json.loads(str(text or "{}"))
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
 def moment(text: str | None) -> datetime | None:
     """A time of the API (RFC 3339); None where there is none or it cannot be read."""
     if not text:

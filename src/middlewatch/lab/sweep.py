@@ -56,20 +56,6 @@ def _step_daemon_of(pid: int, folder: Path) -> bool:
     return any(file.startswith(f"{folder}/log/") for file in files)
 
 
-def step_daemons(folder: Path, job_id: str | None = None) -> tuple[Process, ...]:
-    """The lab's slurmstepds, of one job if ``job_id`` is given."""
-    found = []
-    for item in processes_of(folder):
-        words = command_line(item.pid)
-        if (
-            words
-            and words[0].startswith("slurmstepd:")
-            and (job_id is None or f"[{job_id}." in " ".join(words))
-        ):
-            found.append(item)
-    return tuple(found)
-
-
 def sweep(folder: Path) -> int:
     """Kill all that belongs to the lab until nothing is left; return how many were killed."""
     killed: set[Process] = set()

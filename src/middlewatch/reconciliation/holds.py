@@ -124,21 +124,6 @@ def worth_keeping(
     return (*remembered, *kept)
 
 
-def users_exclusions(
-    entries: Iterable[JournalEntry], cluster_name: str, job_id: str
-) -> tuple[str, ...] | None:
-    """The user's own list as it was read when we last added to it, settled or not; None where
-    the journal knows of no exclusions of ours on that job."""
-    found: tuple[str, ...] | None = None
-    for entry in entries:
-        if entry.kind is JournalKind.EXCLUDE and (entry.cluster_name, entry.job_id) == (
-            cluster_name,
-            job_id,
-        ):
-            found = entry.user_exclusions
-    return found
-
-
 def our_exclusions(
     entries: Iterable[JournalEntry], cluster_name: str, job_id: str
 ) -> tuple[str, ...] | None:

@@ -18,8 +18,6 @@ from middlewatch.services.gateway.tokens import make_token, write_private
 from middlewatch.wiring import places
 from middlewatch.wiring.settings import Settings
 
-SCOPES = tuple(scope.value for scope in Scope)
-
 
 @dataclass(frozen=True, slots=True)
 class Tokens:

@@ -9,10 +9,10 @@ from middlewatch.model.scheduler import JobView
 from middlewatch.reconciliation.holds import (
     Relation,
     obligation_for,
+    our_exclusions,
     relation,
     settled,
     standing,
-    users_exclusions,
     worth_keeping,
 )
 from tests.unit.reconciliation.owed import ACTED, PAST, T0, after, entry, exclusion, fence, held
@@ -71,19 +71,18 @@ def test_settled_alone_owes_nothing_and_is_not_kept() -> None:
     assert worth_keeping([entry(), closing]) == ()
 
 
-def test_the_users_own_list_is_remembered_after_all_is_settled() -> None:
+def test_which_exclusions_are_ours_is_remembered_after_all_is_settled() -> None:
     closing = entry(JournalKind.SETTLED, at=after(500))
     later = exclusion(at=after(600), restarts_expected=2, user_exclusions=("n5",))
     other = exclusion(job_id="8", at=after(90))
     whole = [exclusion(), entry(), closing, other, entry(JournalKind.SETTLED, job_id="8", at=PAST)]
     kept = worth_keeping(whole, since=ACTED)
     assert standing(kept) == ()
-    assert users_exclusions(kept, "alpha", "7") == ("n1",)
-    assert users_exclusions(kept, "alpha", "8") is None
-    assert users_exclusions(kept, "beta", "7") is None
+    assert our_exclusions(kept, "alpha", "7") == ("n2", "n3")
+    assert our_exclusions(kept, "alpha", "8") is None
+    assert our_exclusions(kept, "beta", "7") is None
     assert len(kept) == 2
     assert worth_keeping([*kept, later], since=ACTED) == (later,)
-    assert users_exclusions([*kept, later], "alpha", "7") == ("n5",)
 
 
 @pytest.mark.parametrize(
