@@ -47,7 +47,7 @@ def explain(session: Session, *, job: str, replay: bool, inputs: bool) -> int:
         shown: dict[str, Any] = {"explanation": body}
         if replay:
             shown["replays"] = replays
-        show.asshow.json_object(shown)
+        show.as_json(shown)
     else:
         for line in story(body, with_inputs=inputs):
             show.say(line)
