@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from middlewatch.adapters.sql import place
+from middlewatch.wiring import presence
 from middlewatch.wiring.settings import Settings
 
 SYSTEM_STATE = Path("/var/lib/middlewatch")
@@ -117,6 +118,7 @@ class Lock:
 
     def __init__(self, path: Path, role: str) -> None:
         """Take it. Raises `AlreadyRunning`."""
+        self._path = path
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -129,6 +131,11 @@ class Lock:
             ) from None
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+
+    def stands(self) -> bool:
+        """Whether the file that we hold is still the one that others would ask: not where its
+        directory was removed, or put back from a copy, under us."""
+        return presence.is_file_of(self._descriptor, self._path)
 
     def release(self) -> None:
         os.close(self._descriptor)

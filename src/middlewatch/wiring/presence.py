@@ -103,6 +103,19 @@ def kill(presence: Presence) -> bool:
     return True
 
 
+def is_file_of(descriptor: int, path: Path) -> bool:
+    """Whether the open file is the one that stands at ``path`` now."""
+    try:
+        there = path.stat()
+    except FileNotFoundError:
+        return False
+    except OSError:
+        # A disk that does not answer proves nothing.
+        return True
+    held = os.fstat(descriptor)
+    return (there.st_dev, there.st_ino) == (held.st_dev, held.st_ino)
+
+
 def start_ticks_of(pid: int) -> int | None:
     """When a running process began, in clock ticks since boot; None where none runs."""
     try:

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from middlewatch.ports.errors import PortError
 from middlewatch.ports.scheduler import Scheduler
@@ -381,8 +381,8 @@ def run(
         started = process.start()
         ready(started)
         while not asked(HOUSEKEEPING_S):
-            process.look_after()
             if process.displaced:
                 process.give_up()
+            process.look_after()
         stopping()
         return process.stop(hurry=lambda: asked(None) > 1)

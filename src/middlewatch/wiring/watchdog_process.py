@@ -150,7 +150,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"watchdog: {who} already guards {spec.state_dir}\n")
         return EX_CONFLICT
     if not detach:
-        return Process(spec, _stderr_log()).run()
+        return Process(spec, _stderr_log(), lock).run()
     reader, writer = os.pipe()
     if os.fork():
         os.close(writer)
@@ -159,7 +159,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _detach()
     code = EX_FAILED
     try:
-        code = Process(spec, _file_log(spec.state_dir)).run(writer)
+        code = Process(spec, _file_log(spec.state_dir), lock).run(writer)
     finally:
         os._exit(code)
 
@@ -203,8 +203,9 @@ def _wait_for_the_detached(reader: int, state_dir: Path) -> int:
 class Process:
     """The loop around the service: signs of life, `up`'s state, and when to leave."""
 
-    def __init__(self, spec: WatchdogSpec, log: logging.Logger) -> None:
+    def __init__(self, spec: WatchdogSpec, log: logging.Logger, lock: int) -> None:
         self._spec = spec
+        self._lock = lock
         self._log = log
         self._clock = SystemClock()
         self._journal = FileJournal(spec.state_dir)
@@ -238,12 +239,24 @@ class Process:
         try:
             return self._turn()
         finally:
-            for name in (presence.WATCHDOG_PID, presence.WATCHDOG_ALIVE):
+            for name in self._own_files():
                 with contextlib.suppress(OSError):
                     (self._spec.state_dir / name).unlink()
 
+    def _own_files(self) -> tuple[str, ...]:
+        if not self._stands():
+            # What lies there now is another one's.
+            return ()
+        return (presence.WATCHDOG_PID, presence.WATCHDOG_ALIVE)
+
+    def _stands(self) -> bool:
+        return presence.is_file_of(self._lock, self._spec.state_dir / presence.WATCHDOG_LOCK)
+
     def _turn(self) -> int:
         while True:
+            if not self._stands():
+                self._log.error("the state directory was removed or replaced: nothing to guard")
+                return EX_FAILED
             now = self._clock.now()
             up = self._look_at_up(now)
             nobody_else = up not in (UpState.ALIVE, UpState.SILENT)

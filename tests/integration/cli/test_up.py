@@ -112,6 +112,25 @@ def test_up_starts_a_new_watchdog_when_the_old_one_dies(world: World) -> None:
     wait_until(another, f"no new watchdog: {world.err()}")
 
 
+def test_where_its_state_is_taken_away_everything_leaves_and_harms_no_successor(
+    world: World,
+) -> None:
+    first = world.up("--set", "watchdog.interval=0.2")
+    watchdog = presence.read(world.state / presence.WATCHDOG_ALIVE)
+    assert watchdog is not None
+    world.state.rename(world.folder / "elsewhere")
+    second = world.start("up", "--port", "0", "--set", "watchdog.interval=0.2")
+    world.await_ready(second)
+    assert first.wait(60) == 1
+    assert "state_directory_gone" in world.err()
+    wait_until(lambda: not presence.alive(watchdog), "the old watchdog stays")
+    assert second.poll() is None
+    assert world.run("jobs").returncode == 0
+    after = presence.read(world.state / presence.WATCHDOG_ALIVE)
+    assert after is not None
+    assert after.pid != watchdog.pid
+
+
 def test_in_monitor_mode_no_command_that_changes_anything_is_issued(world: World) -> None:
     process = world.up("--set", "watcher.interval=0.1", "--set", "controller.interval=0.1")
     wait_until(lambda: (world.commands / "calls").read_text().count("squeue") > 5, "no listing")
