@@ -33,11 +33,10 @@ def united(situation: Situation, detail: JobDetail) -> tuple[str, ...]:
 
 
 def users_own(situation: Situation, detail: JobDetail) -> tuple[str, ...]:
-    """The user's part of the list: whatever we have not added. The journal knows what we did;
-    without it, what the advice names counts as ours."""
-    ours = situation.our_exclusions
-    added = situation.advice.exclusions if ours is None else ours
-    return tuple(sorted(set(detail.excluded_nodes) - set(added)))
+    """The user's part of the list: whatever the journal does not call ours. A job that it has no
+    line about carries nothing of ours, also where the advice names the same node as its user."""
+    ours = situation.our_exclusions or ()
+    return tuple(sorted(set(detail.excluded_nodes) - set(ours)))
 
 
 SHORTENED = "shorten our exclusions: "

@@ -9,10 +9,11 @@ import pytest
 
 from middlewatch.model.action import ActionKind, Answered
 from middlewatch.model.advice import Disposition, Reason
-from middlewatch.model.answer import Absent, Unknown
+from middlewatch.model.answer import Absent, Known, Unknown
 from middlewatch.model.attempt import AttemptEnd, Dependent, EndedBy
 from middlewatch.model.scheduler import ClusterFacts, JobFlag, JobState
 from middlewatch.model.signal import Progress
+from middlewatch.reconciliation.exclusions import users_own
 from middlewatch.reconciliation.plan import next_step
 from middlewatch.reconciliation.situation import Act, Fact, LogEnd, Need, Report, Situation, Wait
 from tests.unit.reconciliation.worlds import (
@@ -383,6 +384,18 @@ def test_what_the_user_excluded_after_us_is_the_users() -> None:
         our_exclusions=("gpu-001",),
     )
     assert acts(made).action.exclusions == ("gpu-004",)
+
+
+def test_a_node_that_its_user_had_excluded_before_us_stays_the_users_though_we_name_it_too() -> (
+    None
+):
+    known = detail(excluded_nodes=("gpu-001",))
+    made = situation(successor(), advice=advice(exclusions=("gpu-001", "gpu-002")), detail=known)
+    assert isinstance(known, Known)
+    assert users_own(made, known.value) == ("gpu-001",)
+    after = replace(made, our_exclusions=("gpu-002",))
+    both = replace(known.value, excluded_nodes=("gpu-001", "gpu-002"))
+    assert users_own(after, both) == ("gpu-001",)
 
 
 def test_impossible_constraints_of_the_user_alone_are_left() -> None:
