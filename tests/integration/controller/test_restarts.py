@@ -26,6 +26,7 @@ from middlewatch.model.gates import Mode
 from middlewatch.model.journal import JournalEntry, JournalKind
 from middlewatch.model.milestone import MilestoneKind, SchedulerAction
 from middlewatch.model.scheduler import JobDetail, JobState
+from middlewatch.model.signal import Signal, SignalKind, Source, SourceKind
 from middlewatch.ports.store import AuditFilter
 from middlewatch.reconciliation.holds import standing
 from middlewatch.services.controller.controller import Controller
@@ -323,6 +324,32 @@ def test_the_watchdog_still_knows_our_exclusions_once_the_successor_runs(world: 
     assert owed.exclude is not None
     assert owed.exclude.ours == ("gpu-001",)
     assert (owed.hold, owed.window, owed.fence) == (None, None, None)
+
+
+def test_slurms_line_at_the_end_of_a_long_log_is_found_behind_a_thousand_others(
+    world: World,
+) -> None:
+    job = world.submit(TRAINS, nodes=2)
+    attempt = world.attempt(job)
+    lines = [f"NaN in gradient {number}" for number in range(1200)]
+    lines.append(f"slurmstepd: error: *** JOB {job} ON n1 CANCELLED AT 2026-11-30T03:00:00 ***")
+    for number, line in enumerate(lines):
+        source = Source(SourceKind.LOG, "/log", str(number))
+        signal = Signal(
+            key=f"{number:064x}",
+            attempt_id=attempt.id,
+            kind=SignalKind.CASCADE_LINE,
+            source=source,
+            happened_at=world.cluster.now,
+            learned_at=world.cluster.now,
+            pattern_id=f"p{number // 40}",
+            excerpt=line,
+        )
+        world.store.apply(Change(signals=(signal,)))
+    world.advise(attempt, "gpu-001", may_end_running=True)
+    world.run(60)
+    assert world.verbs() == ["requeue", "scancel"]
+    assert world.outcome(attempt) == "ABANDONED REVIVED_IN_ERROR"
 
 
 def test_terminated_cancels_and_is_confirmed(world: World) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -9,6 +10,7 @@ from middlewatch.model.advice import Advice
 from middlewatch.model.answer import Answer, Known, Unknown
 from middlewatch.model.attempt import Attempt, partitions_of, seen_again
 from middlewatch.model.gates import Deployment, Gate, GateName, Gates, gates_for
+from middlewatch.model.identity import AttemptId
 from middlewatch.model.journal import JournalEntry
 from middlewatch.model.optin import read_comment
 from middlewatch.model.policy import Policy
@@ -19,6 +21,7 @@ from middlewatch.model.scheduler import (
     JobView,
     Snapshot,
 )
+from middlewatch.model.signal import Signal
 from middlewatch.ports.scheduler import Scheduler
 from middlewatch.ports.store import Store
 from middlewatch.reconciliation.holds import our_exclusions
@@ -93,6 +96,14 @@ def end_to_store(
     return seen if seen.end is not None else None
 
 
+def _signals(store: Store, attempt_id: AttemptId) -> Iterator[Signal]:
+    """All of the attempt's signals: Slurm's own lines come last, whatever was written before."""
+    after = 0
+    while page := store.signals(attempt_id, after):
+        yield from (signal for _, signal in page)
+        after = page[-1][0]
+
+
 def situation_for(
     advice: Advice,
     look: Answer[Snapshot],
@@ -108,7 +119,6 @@ def situation_for(
     partition_nodes: tuple[str, ...] | None,
     deadline_s: float,
 ) -> Situation:
-    signals = tuple(signal for _, signal in store.signals(advice.attempt_id))
     detail = detail_of(asked.detail, view_in(look, advice))
     return Situation(
         advice=advice,
@@ -118,7 +128,7 @@ def situation_for(
         policy=policy,
         attempt=attempt,
         progress=store.progress(advice.attempt_id),
-        log_end=log_end(signals),
+        log_end=log_end(_signals(store, advice.attempt_id)),
         actions=store.actions(advice.attempt_id),
         detail=detail,
         accounting=asked.accounting,
