@@ -137,10 +137,8 @@ class Run:
             self._help(self._others)
             if self.schedule.daemon:
                 self._help(self._storm)
-            for number, (moment, pause) in enumerate(
-                zip(self.schedule.moments, self.schedule.pauses_s, strict=True)
-            ):
-                self._until_killed(moment, number)
+            for moment, pause in zip(self.schedule.moments, self.schedule.pauses_s, strict=True):
+                self._until_killed(moment)
                 if self.schedule.absent:
                     self._watchdog_alone()
                 else:
@@ -226,12 +224,14 @@ class Run:
             command = COMMANDS[moment.command].format(job=job_id)
             commandlog.inject(folder, command, moment.how, str(self.victims))  # type: ignore[arg-type]
 
-    def _until_killed(self, moment: Moment, number: int) -> None:
+    def _until_killed(self, moment: Moment) -> None:
         """Wait for the moment, and see that everything is dead."""
         reached = True
         if moment.how == "time":
-            if number == 0:
-                reached = self._wait(self._clock_starts, REACH_LIMIT_S)
+            if moment.since == "fault":
+                reached = self._wait(self._failed, REACH_LIMIT_S)
+            elif moment.since == "requeue":
+                reached = self._wait(self._requeue_sent, REACH_LIMIT_S)
             self._sleep(moment.offset_s)
         else:
             reached = self._wait(self._dead, REACH_LIMIT_S)
@@ -252,10 +252,8 @@ class Run:
             }
         )
 
-    def _clock_starts(self) -> bool:
-        """Whether that has happened from which moments are counted."""
-        if self.schedule.kind in RACES:
-            return self._requeue_sent()
+    def _failed(self) -> bool:
+        """Whether the job has crashed, or has printed its crash line and hangs."""
         words = {note.word for note in world.notes(self.cluster, self.seen.job_id)}
         return bool(words & {"end", "hang"})
 
@@ -395,8 +393,8 @@ class Run:
     def _storm(self) -> None:
         """slurmctld hangs while our requeue is sent and then does it, or dies right after it."""
         if self.schedule.daemon == "freeze":
-            # Before the requeue: from the fault on, for longer than our commands' deadline.
-            if not self._happens(self._clock_starts):
+            # For longer than our commands' deadline: the client gives up, slurmctld does not.
+            if not self._happens(self._requeue_sent):
                 return
             self.cluster.freeze("slurmctld")
             self._over.wait(FROZEN_S)

@@ -44,18 +44,19 @@ COMMANDS = {
 class Moment:
     """When everything is killed.
 
-    ``how`` is ``time`` (``offset_s`` after the fault; in a race after the requeue was sent), or
-    ``kill-before``, ``kill-instead``, ``kill-after`` the first ``command`` (a key of `COMMANDS`):
+    ``how`` is ``time`` (``offset_s`` after ``since``: the fault, our first requeue, or the last
+    start), or ``kill-before``, ``kill-instead``, ``kill-after`` the first ``command`` (a key of `COMMANDS`):
     everything dies and the command goes on, or never happens, or has just been carried out.
     """
 
     how: str
     offset_s: float = 0.0
     command: str = ""
+    since: str = "fault"
 
     def __str__(self) -> str:
         if self.how == "time":
-            return f"{self.offset_s:.2f} s after the fault"
+            return f"{self.offset_s:.2f} s after the {self.since}"
         return f"{self.how} {self.command}"
 
 
@@ -173,22 +174,28 @@ PATTERNS: tuple[tuple[Kind, tuple[str, str], str, str], ...] = (
 """Schedule number n is drawn from pattern (n - 1) modulo their number, so that a run of as many
 schedules as there are patterns meets each step between two commands."""
 
-WINDOW_S = {Kind.HANG: 16.0, Kind.COMPLETE: 10.0, Kind.CANCEL: 10.0}
-"""Moments by time are drawn uniformly over so many seconds; an undisturbed recovery takes about
-that long where five of them share two cores."""
-DEFAULT_WINDOW_S = 12.0
+WINDOW_S = {("hang", "fault"): 16.0, ("complete", "requeue"): 10.0, ("cancel", "requeue"): 10.0}
+USUAL_WINDOW_S = {"fault": 12.0, "requeue": 6.0, "start": 5.0}
+"""Moments by time are drawn uniformly over so many seconds: about as long as an undisturbed recovery
+takes from there where five of them share two cores."""
 
 
 def drawn(seed: int) -> Schedule:
     """The schedule of that number: always the same."""
     chance = random.Random(seed)
     kind, (how, command), extra, lab = PATTERNS[(seed - 1) % len(PATTERNS)]
-    window = WINDOW_S.get(kind, DEFAULT_WINDOW_S) + (6.0 if extra == "kill" else 0.0)
-    first = Moment(how, round(chance.uniform(0, window), 2) if how == "time" else 0.0, command)
+    first = Moment(how, command=command)
+    if how == "time":
+        since = "requeue" if kind in RACES or chance.random() < 0.5 else "fault"
+        window = WINDOW_S.get((kind.value, since), USUAL_WINDOW_S[since])
+        # The requeue takes effect as late as its delay.
+        window += 6.0 if extra == "kill" else 0.0
+        first = Moment(how, round(chance.uniform(0, window), 2), since=since)
     moments = [first]
     again = chance.random() < 0.2
     if extra == "twice" or (again and kind not in RACES and not extra):
-        moments.append(Moment("time", round(chance.uniform(0, 5), 2)))
+        later = round(chance.uniform(0, USUAL_WINDOW_S["start"]), 2)
+        moments.append(Moment("time", later, since="start"))
     pauses = [
         round(chance.uniform(0, 4) if chance.random() < 0.7 else chance.uniform(6, 14), 2)
         for _ in moments
@@ -206,6 +213,9 @@ def drawn(seed: int) -> Schedule:
     if kind in RACES:
         # So that the end comes between our last look and what the requeue does.
         reply = Reply("delay-before", "requeuehold" if lab == SHORT else "requeue", 3.0)
+    elif extra == "freeze":
+        # So that slurmctld hangs between our look and what the requeue asks of it.
+        reply = Reply("delay-before", "requeue", 1.5)
     elif extra == "kill":
         # So that slurmctld has saved the failure, and forgets the requeue alone.
         reply = Reply("delay-before", "requeue", 8.0)
