@@ -78,16 +78,38 @@ def _crashes(
         _settled(running, job_id)
         times = noted(cluster, job_id)
         ended, begun = times["end", 0], times["begin", 1]
-        about = {"job": job_id, "kind": kind}
+        about = {"job": job_id, "kind": kind, "trail": _trail(running, job_id, ended)}
         found.value("crash_to_running_s", begun - ended, **about)
         fault = min(
             signal.happened_at.timestamp()
             for _, signal in running.store.signals(running.attempts(job_id)[0].id)
             if signal.kind is SignalKind.FAILURE_LINE
         )
-        found.value("fault_to_running_s", begun - fault, **about)
+        found.value("fault_to_running_s", begun - fault, job=job_id, kind=kind)
         _first_action(running, found, job_id, kind)
     cancel(cluster, ids)
+
+
+def _trail(running: Running, job_id: str, ended: float) -> list[str]:
+    """What happened when, in seconds after the job's end: tells why one recovery took long."""
+    attempt = running.attempts(job_id)[0]
+    advice = running.store.advice(attempt.id)
+    happened = [
+        (signal.learned_at.timestamp(), f"signal {signal.pattern_id}")
+        for _, signal in running.store.signals(attempt.id)
+    ]
+    for action in running.store.actions(attempt.id):
+        happened.append((action.started_at.timestamp(), f"{action.action.kind.value} begins"))
+        if action.ended_at is not None:
+            happened.append((action.ended_at.timestamp(), f"{action.answered.value}"))
+    if advice is not None:
+        happened.append((advice.created_at.timestamp(), "advice"))
+        happened += [
+            (milestone.at.timestamp(), f"milestone {milestone.kind.value}")
+            for milestone in running.store.milestones(advice.sequence_id)
+            if milestone.kind is not None
+        ]
+    return [f"{at - ended:+.3f} {what}" for at, what in sorted(happened)]
 
 
 def _settled(running: Running, job_id: str) -> None:
