@@ -180,6 +180,7 @@ def summary(played: Sequence[Played], asked: int, seconds: float) -> dict[str, A
         **{name: counts[name] for name in COUNTS},
         "schedules_asked": asked,
         "schedules_wrong": sum(bool(one.findings) for one in played),
+        "unclean_stops": sum(bool(one.seen and one.seen.stop_code) for one in real),
         "harness_errors": sum(bool(one.error) for one in played),
         "kills": len(kills),
         "kills_at_their_moment": sum(bool(kill["reached"]) for kill in kills),
@@ -206,6 +207,8 @@ def _commit() -> str:
 def went_wrong(result: Mapping[str, Any]) -> list[str]:
     """Why a run does not count as a good one; empty: it does."""
     problems = [f"{name} is {result[name]}, not 0" for name in COUNTS if result[name]]
+    if result["unclean_stops"]:
+        problems.append(f"{result['unclean_stops']} times a clean stop at the end was none")
     if result["harness_errors"]:
         problems.append(f"{result['harness_errors']} schedules could not be played to their end")
     real = sum(result["real_schedules"].values())

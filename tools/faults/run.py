@@ -124,6 +124,7 @@ class Run:
         self._reading = threading.Lock()
         self._helpers: list[threading.Thread] = []
         self._problem: BaseException | None = None
+        self._must_live = False
 
     # ------------------------------------------------------------------------------ the whole of it
 
@@ -145,10 +146,12 @@ class Run:
                     self._sleep(pause)
                 self._start()
                 self._compare()
+            self._must_live = True
             self.seen.arrived = self._wait(self._arrived, END_LIMIT_S)
             self._sleep(SETTLE_S)
             self._compare()
             self._last_look()
+            self._must_live = False
             self.seen.stop_code = self.up.stop()
         finally:
             self.close()
@@ -227,6 +230,7 @@ class Run:
     def _until_killed(self, moment: Moment) -> None:
         """Wait for the moment, and see that everything is dead."""
         reached = True
+        self._must_live = moment.how == "time"
         if moment.how == "time":
             if moment.since == "fault":
                 reached = self._wait(self._failed, REACH_LIMIT_S)
@@ -235,6 +239,7 @@ class Run:
             self._sleep(moment.offset_s)
         else:
             reached = self._wait(self._dead, REACH_LIMIT_S)
+        self._must_live = False
         self.up.kill()
         if self.schedule.watchdog_too:
             self._kill_watchdog()
@@ -433,6 +438,8 @@ class Run:
         while True:
             if self._problem is not None:
                 raise Broken(f"a helper failed: {self._problem!r}") from self._problem
+            if self._must_live and self._dead():
+                raise Broken(f"`middlewatch up` ended by itself:\n{self.up.last_words(5)}")
             if what():
                 return True
             left = until - time.monotonic()
