@@ -17,10 +17,16 @@ LONGEST_BACKOFF_S = 60.0
 
 
 def settled_at(record: ActionRecord, situation: Situation) -> datetime:
-    """When a command without an answer can no longer take effect."""
+    """When a command without an answer can no longer take effect. A daemon that was hung carries
+    out what it had received only after it is back: time counts from the look that it answered."""
     ended = record.ended_at or record.started_at + timedelta(seconds=situation.deadline_s)
-    margin = situation.facts.message_timeout_s + SETTLE_MARGIN_S
-    return ended + timedelta(seconds=margin)
+    margin = timedelta(seconds=situation.facts.message_timeout_s + SETTLE_MARGIN_S)
+    settled = ended + margin
+    if situation.silence is not None:
+        began, over = situation.silence
+        if began <= settled:
+            settled = max(settled, over + margin)
+    return settled
 
 
 def unanswered(

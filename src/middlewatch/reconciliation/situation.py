@@ -64,6 +64,9 @@ class Situation:
     partition_nodes: tuple[str, ...] | None = None
     """Usable nodes of the job's partitions, where known: used to shorten exclusions."""
     deadline_s: float = 15.0
+    silence: tuple[datetime, datetime] | None = None
+    """The last time that the scheduler left a command or a look of ours without an answer: from
+    when, and until the first look that it answered again."""
 
 
 class Fact(StrEnum):

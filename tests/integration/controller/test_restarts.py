@@ -352,6 +352,26 @@ def test_slurms_line_at_the_end_of_a_long_log_is_found_behind_a_thousand_others(
     assert world.outcome(attempt) == "ABANDONED REVIVED_IN_ERROR"
 
 
+def test_a_requeue_that_a_hung_slurmctld_carries_out_after_its_first_answer_is_not_repeated(
+    world: World,
+) -> None:
+    job = failed(world)
+    attempt = world.attempt(job)
+    world.advise(attempt, "gpu-001")
+    world.faults.commands = deque([Doom(Fate.LATE, after_s=206)])
+    world.turn()
+    world.faults.unreachable = True
+    for _ in range(10):
+        world.turn(20)
+    world.faults.unreachable = False
+    world.turn(1)
+    assert world.verbs() == ["requeue"]
+    world.run(120)
+    assert world.verbs().count("requeue") == 1
+    assert world.view(job).restarts == 1
+    assert world.outcome(attempt) == "CONVERGED DESIRED_STATE_OBSERVED"
+
+
 def test_terminated_cancels_and_is_confirmed(world: World) -> None:
     job = world.submit(TRAINS, nodes=2)
     attempt = world.attempt(job)

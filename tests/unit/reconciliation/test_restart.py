@@ -276,6 +276,15 @@ def test_a_lost_requeue_is_neither_repeated_nor_presumed_undone() -> None:
     assert acts(made, 20).action.kind is ActionKind.REQUEUE
 
 
+def test_a_lost_requeue_may_still_come_after_a_hung_scheduler_is_back() -> None:
+    lost = record(ActionKind.REQUEUE, 0.5, Answered.NO_ANSWER)
+    made = situation(target(), actions=(lost,), silence=(at(0.5), at(600)))
+    assert isinstance(next_step(made, at(601)), Wait)
+    assert acts(made, 616).action.kind is ActionKind.REQUEUE
+    later = replace(made, silence=(at(100), at(600)))
+    assert acts(later, 601).action.kind is ActionKind.REQUEUE
+
+
 def test_a_command_of_a_killed_controller_counts_as_in_flight() -> None:
     killed = record(ActionKind.REQUEUE, 0.5, Answered.IN_FLIGHT)
     made = situation(target(), actions=(killed,))

@@ -8,7 +8,7 @@ process killed between any two of these leaves a state from which the next one g
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -127,6 +127,8 @@ class Controller:
         self._on_error = on_error
         self._facts: tuple[ClusterFacts, datetime] | None = None
         self._pending_since: dict[str, datetime] = {}
+        self._silent_since: datetime | None = None
+        self._silence: tuple[datetime, datetime] | None = None
         self._lease_name = f"controller/{deployment.cluster.environment}"
 
     def tick(self, now: datetime) -> ControllerReport:
@@ -149,7 +151,7 @@ class Controller:
         facts = self._current_facts(now)
         if isinstance(facts, Unknown):
             return ControllerReport(True, len(active), problem=facts.why, standing=len(active))
-        look = self._scheduler.look(sorted({a.job_id for a in active}))
+        look = self._look(sorted({a.job_id for a in active}))
         tally = _Round(lease, facts, now, draining, self._journal.entries())
         for advice in active:
             try:
@@ -226,7 +228,7 @@ class Controller:
                     step = Wait("the job's own opt-in cannot be read", None, Reason.UNKNOWN_STATE)
                     self._wait(situation, step, tick)
                 case Act() if self._stale(look):
-                    look = self._scheduler.look([advice.job_id])
+                    look = self._look([advice.job_id])
                     now = self._clock.now()
                     view = view_in(look, advice)
                     continue
@@ -242,6 +244,16 @@ class Controller:
             tick.standing += self._stands(situation, view, now, step)
             return
         tick.again = True
+
+    def _look(self, job_ids: Sequence[str]) -> Answer[Snapshot]:
+        """A look, and what it tells of how long the scheduler has been silent."""
+        look = self._scheduler.look(job_ids)
+        if not isinstance(look, Known):
+            self._silent_since = self._silent_since or self._clock.now()
+        elif self._silent_since is not None:
+            self._silence = (self._silent_since, look.as_of)
+            self._silent_since = None
+        return look
 
     def _stale(self, look: Answer[Snapshot]) -> bool:
         return isinstance(look, Known) and self._clock.now() - look.as_of > LOOK_MAX_AGE
@@ -267,6 +279,7 @@ class Controller:
             pending_since=self._pending_since.get(advice.attempt_id),
             partition_nodes=self._partition_nodes(attempt, view_in(look, advice)),
             deadline_s=self._config.deadline_s,
+            silence=self._silence,
         )
 
     def _partition_nodes(
@@ -361,6 +374,8 @@ class Controller:
             tick.again = True
             return
         result = self._scheduler.perform(action, self._config.deadline_s)
+        if result.answered is Answered.NO_ANSWER:
+            self._silent_since = self._silent_since or result.started_at
         done = record.performed(intent, result)
         self._store.apply(
             Change(

@@ -118,6 +118,7 @@ def situation_for(
     pending_since: datetime | None,
     partition_nodes: tuple[str, ...] | None,
     deadline_s: float,
+    silence: tuple[datetime, datetime] | None = None,
 ) -> Situation:
     detail = detail_of(asked.detail, view_in(look, advice))
     return Situation(
@@ -136,4 +137,5 @@ def situation_for(
         our_exclusions=our_exclusions(entries, deployment.owned_cluster_name, advice.job_id),
         partition_nodes=partition_nodes,
         deadline_s=deadline_s,
+        silence=silence,
     )
