@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 OUR_KEYS = ("middlewatch", "nvidia-recovery")
@@ -77,10 +77,29 @@ def read_comment(comment: str, environment: str = "prod") -> OptIn:
         return _broken(text, environment, _why_broken(text, error))
     if not isinstance(value, dict):
         return _broken(text, environment, "the comment is JSON, but not an object")
-    key = next((k for k in OUR_KEYS if k in value), None)
-    if key is None:
+    read = [_from_member(key, value[key], environment) for key in OUR_KEYS if key in value]
+    if not read:
         return OptIn()
-    return _from_member(key, value[key], environment)
+    return read[0] if len(read) == 1 else _of_both(read[0], read[1], environment)
+
+
+def _of_both(first: OptIn, second: OptIn, environment: str) -> OptIn:
+    """Both of our keys in one comment: where they say different things the lower mode counts."""
+    said = (first.mode, first.environment, first.slow_restart)
+    if said == (second.mode, second.environment, second.slow_restart):
+        return replace(first, problems=(*first.problems, *second.problems))
+    mode = min(first.mode or JobMode.OFF, second.mode or JobMode.OFF, key=list(JobMode).index)
+    return replace(
+        first,
+        mode=mode,
+        slow_restart=first.slow_restart and second.slow_restart,
+        problems=(
+            *first.problems,
+            *second.problems,
+            f"{first.key} and {second.key} say different things: taken as {mode}; keep one of them",
+        ),
+        suggestion=directive(first.environment or environment, mode, first.key or OUR_KEYS[0]),
+    )
 
 
 def _from_member(key: str, member: object, environment: str) -> OptIn:
@@ -91,8 +110,9 @@ def _from_member(key: str, member: object, environment: str) -> OptIn:
     problems: list[str] = []
     named = member.get("environment")
     if named is not None and (not isinstance(named, str) or not named):
-        problems.append(f"{key}.environment must be a name, not {_short(named)}")
+        problems.append(f"{key}.environment must be a name, not {_short(named)}: observe at most")
         named = None
+    understood = not problems
     raw = member.get("mode")
     mode = JobMode.OBSERVE
     if isinstance(raw, str) and raw in tuple(JobMode):
@@ -110,6 +130,9 @@ def _from_member(key: str, member: object, environment: str) -> OptIn:
         problems.append(f"{key}.workflow must be 1 to {WORKFLOW_LIMIT} printable characters")
         workflow = None
     suggestion = directive(named or environment, mode, key) if problems else None
+    if not understood and mode is JobMode.ACTION:
+        # Nobody can tell where it was meant to act.
+        mode = JobMode.OBSERVE
     slow = member.get("restartOnSlow") is True
     return OptIn(mode, named, key, slow, workflow, tuple(problems), suggestion)
 

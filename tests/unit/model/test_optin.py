@@ -112,3 +112,36 @@ def test_a_comment_that_opts_out_or_says_nothing_needs_no_environment() -> None:
     out = read_comment('{"middlewatch":{"environment":"test","mode":"off"}}', "prod")
     assert out.problems_in("prod") == ()
     assert read_comment("accounting group 7", "prod").problems_in("prod") == ()
+
+
+@pytest.mark.parametrize("named", ['["prod"]', '""', "5", "{}", "false"])
+def test_an_environment_that_is_no_name_permits_no_action(named: str) -> None:
+    read = read_comment(f'{{"middlewatch":{{"environment":{named},"mode":"action"}}}}', "prod")
+    assert read.effective("prod") is JobMode.OBSERVE
+    assert "must be a name" in read.problems[0]
+    assert read.suggestion == directive("prod", "action", "middlewatch")
+
+
+def test_an_environment_that_is_no_name_leaves_an_opting_out_an_opting_out() -> None:
+    assert read_comment('{"middlewatch":{"environment":5,"mode":"off"}}').mode is JobMode.OFF
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "counts"),
+    [
+        ("action", "action", JobMode.ACTION),
+        ("action", "observe", JobMode.OBSERVE),
+        ("observe", "action", JobMode.OBSERVE),
+        ("action", "off", JobMode.OFF),
+    ],
+)
+def test_of_both_keys_in_one_comment_the_lower_mode_counts(
+    one: str, other: str, counts: JobMode
+) -> None:
+    members = (
+        f'"middlewatch":{{"environment":"prod","mode":"{one}"}},'
+        f'"nvidia-recovery":{{"environment":"prod","mode":"{other}"}}'
+    )
+    read = read_comment("{" + members + "}", "prod")
+    assert read.effective("prod") is counts
+    assert bool(read.problems) is (one != other)
