@@ -320,6 +320,8 @@ def _jobs(this: Examined) -> Iterator[Finding]:
                 taken, found = _job(this, job, detail)
                 opted += taken
                 yield from found
+                if taken:
+                    yield from _interactive(this, job)
             case Unknown(why=why):
                 yield Finding("jobs", Level.INFO, f"job {job.job_id}: {plain(why, 200)}")
             case Absent():
@@ -377,6 +379,18 @@ def _job(this: Examined, job: JobView, detail: JobDetail) -> tuple[bool, list[Fi
                 )
             )
     return True, found
+
+
+def _interactive(this: Examined, job: JobView) -> Iterator[Finding]:
+    """Slurm requeues batch jobs alone; the listing does not tell which those are."""
+    done = this.ask(("squeue", "-h", "-j", job.job_id, "-O", "BatchFlag:1"))
+    if done.exit_code == 0 and done.stdout.split() == ["0"]:
+        yield Finding(
+            "requeue",
+            Level.WARN,
+            f"job {job.job_id} cannot be requeued: srun or salloc started it, no batch script",
+            "its owner: submit it with sbatch",
+        )
 
 
 def log_trouble(path: str, uid: int) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from middlewatch.lab.cluster import Cluster
+from tests.integration.cli.conftest import wait_until
 
 pytestmark = pytest.mark.slurm
 GOOD = '{"middlewatch":{"environment":"prod","mode":"action"}}'
@@ -63,6 +64,17 @@ def test_doctor_names_what_is_wrong_with_jobs_and_how_to_mend_it(
     assert all(mends)
     assert any("#SBATCH --comment='" in mend for mend in mends)
     assert any("Requeue=1" in mend for mend in mends)
+
+
+def test_doctor_names_a_job_that_no_batch_script_started(lab: Cluster, tmp_path: Path) -> None:
+    words = ["salloc", "-N1", "-n1", f"--comment={GOOD}", "sleep", "60"]
+    with subprocess.Popen(words, env=lab.env(), stderr=subprocess.DEVNULL) as waiting:
+        try:
+            wait_until(lambda: lab.run(["squeue", "-h", "-n", "interactive"]).stdout, "no job")
+            texts = [f["text"] for f in findings(lab, tmp_path)]
+        finally:
+            waiting.terminate()
+    assert any("no batch script" in text for text in texts)
 
 
 def test_the_comment_of_a_real_job_is_checked(lab: Cluster, tmp_path: Path) -> None:
