@@ -386,6 +386,22 @@ def test_a_bad_node_does_not_return_with_the_next_restart(world: World) -> None:
     assert world.advice(second).exclusions == ("n1",)
 
 
+def test_a_restart_that_the_scheduler_has_forgotten_is_decided_anew(world: World) -> None:
+    world.put(FAILED, *CRASH)
+    world.tick(31)
+    world.report(FAILED, Disposition.CONVERGED, Reason.DESIRED_STATE_OBSERVED, at(40))
+    after = world.put(successor(FAILED, 35))
+    world.tick(41)
+    assert world.advice(FAILED).generation == 1
+    gone = replace(after, vanished=True)
+    world.put(gone, signal(SignalKind.VANISHED, 50, attempt_id=gone.id))
+    world.tick(51)
+    advice = world.advice(FAILED)
+    assert (advice.generation, advice.status) == (2, None)
+    world.tick(52)
+    assert world.advice(FAILED).generation == 2
+
+
 def test_who_ended_it_is_learnt_later_and_looked_at_again(world: World) -> None:
     target = ended(EndedBy.UNKNOWN)
     world.put(target, exception(20), end_signal(30))

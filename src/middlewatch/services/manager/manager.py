@@ -232,6 +232,8 @@ class Manager:
         attempt = self._store.attempt(attempt_id)
         if attempt is None:
             return
+        if attempt.vanished:
+            self._look_at_the_one_before(attempt)
         signals = signals_of_attempt(self._store, attempt_id)
         if not signals:
             return
@@ -258,6 +260,17 @@ class Manager:
             tick.advised.append(attempt_id)
         if written.refrained:
             tick.refrained.append(attempt_id)
+
+    def _look_at_the_one_before(self, vanished: Attempt) -> None:
+        """What had converged on an attempt that the scheduler has forgotten is to be decided anew,
+        and nothing need have changed in the record of the attempt that it was decided about."""
+        earlier = [
+            other
+            for other in self._store.attempts_of_job(vanished.cluster, vanished.job_id)
+            if other.submitted_at < vanished.submitted_at and not (other.vanished or other.told)
+        ]
+        if earlier:
+            self._backlog[max(earlier, key=lambda other: other.submitted_at).id] = None
 
     def _opted_in(self, attempt: Attempt) -> bool:
         """Without opt-in signals are still sorted into issues; nothing is decided about the job."""
