@@ -155,6 +155,9 @@ def test_place_that_belongs_to_another_is_refused(tmp_path: Path) -> None:
     os.chown(taken, 65534, 65534)
     with pytest.raises(Refused, match="65534"):
         private_directory(taken, strict=True)
+    taken.chmod(0o755)
+    with pytest.raises(Refused, match="65534, who could exchange everything"):
+        private_directory(taken)
 
 
 def test_own_directory_that_others_may_write_to_is_refused(tmp_path: Path) -> None:

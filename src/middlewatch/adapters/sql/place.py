@@ -121,7 +121,7 @@ def state_directory(
 def private_directory(path: Path, *, strict: bool = False) -> Path:
     """``path`` as a directory, made with mode 0700 where it is missing.
 
-    An existing one must not be writable by others. With ``strict``, for a name that anybody could
+    An existing one must be ours or root's and not writable by others. With ``strict``, for a name that anybody could
     have taken before us, it must be ours, no link, and is given mode 0700.
     """
     try:
@@ -139,6 +139,11 @@ def private_directory(path: Path, *, strict: bool = False) -> Path:
         if found.st_uid != os.geteuid():
             raise Refused(f"{path} belongs to user {found.st_uid}, not to us; remove it")
         path.chmod(0o700)
+    elif found.st_uid not in {0, os.geteuid()}:
+        raise Refused(
+            f"{path} belongs to user {found.st_uid}, who could exchange everything in it; "
+            "run as that user, or name another place"
+        )
     elif found.st_mode & 0o022:
         raise Refused(f"others may write to {path}; `chmod 700 {path}`, or name another place")
     return path
