@@ -78,6 +78,8 @@ def _happened(body: Record) -> str:
     fault = _milestone(body, "fault")
     step = f" in step {fault['step']}" if fault and fault.get("step") is not None else ""
     ended = f"; attempt ended by {extra['endedBy']}" if extra.get("endedBy") else "; it still runs"
+    if issue.get("state") == "recovered":
+        ended = f"; it recovered by itself{ended if extra.get('endedBy') else ''}"
     more = f"; {len(issues) - 1} more issues before it" if len(issues) > 1 else ""
     return f"{issue.get('failureClass')}{believed}{step}{ended}{more}"
 
@@ -100,23 +102,43 @@ def _came_of_it(body: Record) -> str:
     status = (body.get("advice") or {}).get("status") or {}
     if not status:
         return "not reported yet" if body.get("advice") else ""
-    if status.get("disposition") != "CONVERGED":
+    told = str(status.get("disposition"))
+    if told != "CONVERGED":
         detail = f": {status['detail']}" if status.get("detail") else ""
-        return f"{status.get('disposition')} {status.get('reason')}{detail}"
-    index = int((body.get("job") or {}).get("attemptIndex") or 0)
-    after = [s for s in body.get("siblings") or [] if int(s.get("attemptIndex") or 0) == index + 1]
-    told = "CONVERGED"
-    if after:
-        state = show.word(after[-1].get("state"), "JOB_STATUS_")
-        told += f": attempt {index + 1} {state} on {','.join(after[-1].get('nodes') or []) or '-'}"
+        told += f" {status.get('reason')}{detail}"
+    if told.startswith("PENDING"):
+        # The report stands for as long as its reason does; what was done since says more.
+        told += _last_action(body)
+    successor = _successor(body) if not told.startswith("ABANDONED") else ""
     fault, resumed = _milestone(body, "fault"), _milestone(body, "resumed")
     if fault and resumed:
         began, there = show.moment(fault.get("at")), show.moment(resumed.get("at"))
-        took = (
-            f", {(there - began).total_seconds():.1f} s after the fault" if began and there else ""
-        )
-        told += f"; past the fault with step {resumed.get('step')}{took}"
-    return told
+        took = f", {(there - began).total_seconds():.1f} s after it" if began and there else ""
+        successor += f"; past the fault with step {resumed.get('step')}{took}"
+    return told + successor
+
+
+def _last_action(body: Record) -> str:
+    actions: Sequence[Record] = body.get("actions") or []
+    if not actions:
+        return ""
+    last = actions[-1]
+    what = " ".join(last.get("argv") or []) or str(last.get("kind"))
+    return (
+        f"; last command {show.clock_time(last.get('startedAt'))} {what} -> {last.get('answered')}"
+    )
+
+
+def _successor(body: Record) -> str:
+    index = int((body.get("job") or {}).get("attemptIndex") or 0)
+    after = [s for s in body.get("siblings") or [] if int(s.get("attemptIndex") or 0) == index + 1]
+    if not after:
+        return ""
+    state = show.word(after[-1].get("state"), "JOB_STATUS_")
+    reason = (after[-1].get("additionalProperties") or {}).get("reason")
+    nodes = after[-1].get("nodes") or []
+    where = f" on {show.folded(nodes)}" if nodes else f" ({reason})" if reason else ""
+    return f"; attempt {index + 1} {state}{where}"
 
 
 def _to_do(body: Record) -> str:

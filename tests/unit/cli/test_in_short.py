@@ -43,7 +43,7 @@ def test_a_recovery_is_told_in_four_lines() -> None:
     assert found["happened"] == "gpu_ecc (hardware, n2) in step 47; attempt ended by failure"
     assert found["decided"] == "RESTARTED without n2"
     assert found["came of it"] == (
-        "CONVERGED: attempt 1 RUNNING on n1,n3; past the fault with step 48, 8.5 s after the fault"
+        "CONVERGED; attempt 1 RUNNING on n[1,3]; past the fault with step 48, 8.5 s after it"
     )
     assert found["to do"].startswith("look at n2")
 
@@ -80,6 +80,29 @@ def test_a_job_that_cannot_be_requeued_is_to_be_submitted_again() -> None:
 def test_a_job_that_has_not_opted_in_is_said_not_to_be_read() -> None:
     job = {"jobId": "1", "additionalProperties": {"optInMode": "off"}}
     assert "has not opted in" in told(job=job)["happened"]
+
+
+def test_what_is_under_way_shows_the_last_command_and_what_the_successor_waits_for() -> None:
+    found = told(
+        job=ENDED,
+        siblings=[
+            {
+                "attemptIndex": 1,
+                "state": "JOB_STATUS_PENDING",
+                "additionalProperties": {"reason": "BeginTime"},
+            }
+        ],
+        issues=[ISSUE],
+        advice=advice("PENDING", "IN_PROGRESS"),
+        actions=[{"argv": ["scontrol", "update", "jobid=1"], "answered": "done"}],
+    )
+    assert "scontrol update jobid=1 -> done" in found["came of it"]
+    assert found["came of it"].endswith("attempt 1 PENDING (BeginTime)")
+
+
+def test_what_recovered_by_itself_is_said_to_have() -> None:
+    found = told(job=JOB, issues=[{**ISSUE, "state": "recovered"}], verdicts=[VERDICT])
+    assert found == {"happened": "gpu_ecc (hardware, n2); it recovered by itself"}
 
 
 def test_a_quiet_job_has_one_line() -> None:
