@@ -23,7 +23,8 @@ def doctor(session: Session) -> int:
     hidden from us, opt-ins and logs of the newest live jobs, jobs that cannot be requeued, the
     place of our state, and whether we run. Exit code 0: all well, 6: warnings, 1: failures.
     """
-    from middlewatch.wiring.doctor import Finding, Level, examine, exit_code
+    from middlewatch.wiring.doctor import examine, exit_code
+    from middlewatch.wiring.findings import Finding, Level
 
     loaded = session.loaded()
     found: list[Finding] = []

@@ -11,12 +11,9 @@ import platform
 import pwd
 import re
 import shutil
-import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
 
 from middlewatch import __version__
@@ -24,54 +21,20 @@ from middlewatch.adapters.clock.system import SystemClock
 from middlewatch.adapters.slurm import cluster as slurm_cluster
 from middlewatch.adapters.slurm.command import Finished
 from middlewatch.adapters.sql import place
-from middlewatch.model.answer import Absent, Known, Unknown
-from middlewatch.model.optin import JobMode, read_comment
-from middlewatch.model.scheduler import ClusterFacts, JobDetail, JobView
+from middlewatch.model.scheduler import ClusterFacts
 from middlewatch.ports.errors import PortError, Unreadable
-from middlewatch.ports.scheduler import Scheduler
 from middlewatch.wiring import looking, places
+from middlewatch.wiring.doctor_jobs import examined_jobs
+from middlewatch.wiring.findings import Examined, Finding, Level
 from middlewatch.wiring.loading import Loaded, duration_text
 from middlewatch.wiring.plain import plain
 from middlewatch.wiring.watchdog_supervision import Guard, guard_of
 
 COMMANDS = ("squeue", "scontrol", "sacct", "sacctmgr", "sinfo", "scancel")
 OLDEST, TRIED = (22, 5), "22.05, 24.11 and 26.05"
-JOBS_EXAMINED = 20
 SHORT_WINDOW_S = 15.0
 CLOCK_LIMIT_S = 2.0
 _AS_OF = re.compile(r"Configuration data as of (\S+)")
-
-
-class Level(StrEnum):
-    OK = "ok"
-    INFO = "info"
-    WARN = "warn"
-    FAIL = "fail"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was looked at. ``mend`` says what to do where it is not as it should be."""
-
-    check: str
-    level: Level
-    text: str
-    mend: str = ""
-
-
-@dataclass(slots=True)
-class Examined:
-    """What the checks share: settings, places, and what the scheduler said of itself."""
-
-    loaded: Loaded
-    places: places.Places
-    ask: Callable[[tuple[str, ...]], Finished]
-    scheduler: Scheduler
-    now: Callable[[], datetime]
-    environment: str
-    config: Mapping[str, str] = field(default_factory=dict)
-    facts: ClusterFacts | None = None
-    operator: bool = False
 
 
 def examine(loaded: Loaded, environ: Mapping[str, str], environment: str) -> Iterator[Finding]:
@@ -297,126 +260,6 @@ def _accounting(this: Examined) -> Iterator[Finding]:
         yield Finding("accounting", Level.OK, f"{storage.rpartition('/')[2]} answers")
 
 
-def _jobs(this: Examined) -> Iterator[Finding]:
-    if this.facts is None:
-        return
-    match this.scheduler.listing():
-        case Known(value=snapshot):
-            jobs = snapshot.jobs
-        case Unknown(why=why):
-            yield Finding("listing", Level.FAIL, f"not complete: {plain(why, 300)}")
-            return
-        case _:
-            return
-    live = [job for job in jobs if not job.ended]
-    yield Finding(
-        "listing", Level.OK, f"{len(jobs)} jobs in Slurm's memory, {len(live)} of them live"
-    )
-    recent = sorted(live, key=lambda job: job.submitted_at)[-JOBS_EXAMINED:]
-    opted = 0
-    for job in recent:
-        match this.scheduler.detail(job.job_id):
-            case Known(value=detail):
-                taken, found = _job(this, job, detail)
-                opted += taken
-                yield from found
-                if taken:
-                    yield from _interactive(this, job)
-            case Unknown(why=why):
-                yield Finding("jobs", Level.INFO, f"job {job.job_id}: {plain(why, 200)}")
-            case Absent():
-                pass
-    if recent and not opted:
-        yield Finding(
-            "opt-in",
-            Level.INFO,
-            f"none of the {len(recent)} newest live jobs has opted in",
-            "owners add the line that `middlewatch check-comment` prints",
-        )
-    elif recent:
-        yield Finding("opt-in", Level.OK, f"{opted} of the {len(recent)} newest live jobs opted in")
-
-
-def _job(this: Examined, job: JobView, detail: JobDetail) -> tuple[bool, list[Finding]]:
-    found: list[Finding] = []
-    opt_in = read_comment(detail.comment, this.environment)
-    right = f"right would be: {opt_in.suggestion}" if opt_in.suggestion else ""
-    found += [
-        Finding("opt-in", Level.WARN, f"job {job.job_id}: {plain(problem, 200)}", right)
-        for problem in opt_in.problems_in(this.environment)
-    ]
-    if opt_in.effective(this.environment) is JobMode.OFF:
-        return False, found
-    requeue = detail.requeueable if detail.requeueable is not None else job.requeueable
-    if requeue is False:
-        found.append(
-            Finding(
-                "requeue",
-                Level.WARN,
-                f"job {job.job_id} cannot be requeued (Requeue=0)",
-                f"its owner: scontrol update JobId={job.job_id} Requeue=1, and #SBATCH --requeue",
-            )
-        )
-    if job.heterogeneous:
-        found.append(
-            Finding(
-                "requeue",
-                Level.WARN,
-                f"job {job.job_id} has several components: it is watched, but not restarted",
-                "restart it by hand (scontrol requeue), or submit it as one component",
-            )
-        )
-    for path in dict.fromkeys((detail.stdout, detail.stderr)):
-        trouble = log_trouble(path, job.uid)
-        if trouble:
-            found.append(
-                Finding(
-                    "logs",
-                    Level.WARN,
-                    f"job {job.job_id}: {plain(path, 200)} {trouble}",
-                    "its failures would be seen by Slurm's word alone; run where the job's files "
-                    "are mounted, with rights to read them",
-                )
-            )
-    return True, found
-
-
-def _interactive(this: Examined, job: JobView) -> Iterator[Finding]:
-    """Slurm requeues batch jobs alone; the listing does not tell which those are."""
-    done = this.ask(("squeue", "-h", "-j", job.job_id, "-O", "BatchFlag:1"))
-    if done.exit_code == 0 and done.stdout.split() == ["0"]:
-        yield Finding(
-            "requeue",
-            Level.WARN,
-            f"job {job.job_id} cannot be requeued: srun or salloc started it, no batch script",
-            "its owner: submit it with sbatch",
-        )
-
-
-def log_trouble(path: str, uid: int) -> str:
-    """Why a job's output file could not be followed; empty where it can, or is not there yet."""
-    if not path or path == "/dev/null":
-        return "is no file"
-    try:
-        found = Path(path).lstat()
-    except FileNotFoundError:
-        folder = Path(path).parent
-        return (
-            "" if folder.is_dir() else f"lies in {plain(folder, 100)}, which is not on this machine"
-        )
-    except OSError as error:
-        return f"cannot be looked at: {error.strerror}"
-    if not stat.S_ISREG(found.st_mode):
-        return "is no regular file"
-    if found.st_uid != uid:
-        return f"belongs to uid {found.st_uid}, not to the job's user"
-    if found.st_nlink != 1:
-        return "has more than one name (hard links)"
-    if not os.access(path, os.R_OK):
-        return "may not be read by us"
-    return ""
-
-
 def _state(this: Examined) -> Iterator[Finding]:
     wanted = places.preferred(this.loaded.settings, os.environ, os.geteuid())
     mount = place.network_mount(wanted)
@@ -476,7 +319,7 @@ CHECKS: tuple[Callable[[Examined], Iterator[Finding]], ...] = (
     _rights,
     _private_data,
     _accounting,
-    _jobs,
+    examined_jobs,
     _state,
     _running,
 )

@@ -7,7 +7,7 @@ from typing import Any, cast
 from middlewatch.model.answer import Known
 from middlewatch.model.optin import directive
 from middlewatch.model.scheduler import JobDetail, JobView
-from middlewatch.wiring.doctor import _job
+from middlewatch.wiring.doctor_jobs import job_findings
 from tests.unit.reconciliation.worlds import detail, target
 
 ACTION = directive("prod", "action").removeprefix("#SBATCH --comment='").removesuffix("'")
@@ -21,7 +21,7 @@ def told(view: JobView, **changes: Any) -> list[str]:
     known = detail(comment=ACTION, stdout="/dev/null", stderr="/dev/null", **changes)
     assert isinstance(known, Known)
     written: JobDetail = known.value
-    _, found = _job(cast(Any, Here()), view, written)
+    _, found = job_findings(cast(Any, Here()), view, written)
     return [f"{finding.text} {finding.mend}" for finding in found if finding.check == "requeue"]
 
 
