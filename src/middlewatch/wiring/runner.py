@@ -1,8 +1,9 @@
 """Turns services that only know `tick(now)` into threads: the one place that sleeps.
 
-Each loop turns at its interval, or earlier when it is woken by a hint; losing a hint costs at
-most the interval. A tick that raises is logged once, here, and the loop goes on with growing
-pauses: a service that stopped for good because one reply was odd would be worse than the reply.
+Each loop turns at its interval, counted from beginning to beginning, or earlier when it is woken
+by a hint; losing a hint costs at most the interval. A tick that raises is logged once, here, and
+the loop goes on with growing pauses: a service that stopped for good because one reply was odd
+would be worse than the reply.
 """
 
 from __future__ import annotations
@@ -19,6 +20,10 @@ from middlewatch.ports.errors import PortError
 LONGEST_PAUSE_S = 10.0
 _DEAD_AFTER = 10.0
 """Intervals (and half a minute) without a completed tick until a loop counts as stuck."""
+
+_LEAST_PAUSE = 0.25
+"""Share of its interval that a loop rests, however long its tick took: a scheduler that answers
+slowly must not be asked all the time because of it."""
 
 
 class Reporter(Protocol):
@@ -128,6 +133,7 @@ class Runner:
     def turn(self, name: str) -> float:
         """One tick of the loop of that name; the seconds to wait after it."""
         loop, pulse = self._loops[name], self._pulses[name]
+        began = self._clock.monotonic()
         try:
             answer = loop.tick(self._clock.now())
         except Exception as error:  # noqa: BLE001 - the service's edge: whatever it was, go on
@@ -151,4 +157,5 @@ class Runner:
             return min(loop.again_s, loop.interval_s)
         if isinstance(answer, int | float) and not isinstance(answer, bool):
             return min(max(float(answer), 0.0), LONGEST_PAUSE_S)
-        return loop.interval_s
+        taken = pulse.last - began
+        return max(loop.interval_s - taken, loop.interval_s * _LEAST_PAUSE)

@@ -57,6 +57,13 @@ def runner_of(
     return Runner(clock, [Loop("one", tick, interval_s)], told), clock, told
 
 
+@pytest.mark.parametrize(("taken", "pause"), [(0.0, 4.0), (1.5, 2.5), (3.5, 1.0), (60.0, 1.0)])
+def test_interval_is_counted_from_beginning_to_beginning(taken: float, pause: float) -> None:
+    """A long tick does not add to the interval, and still leaves the scheduler a rest."""
+    runner, clock, _ = runner_of(lambda _now: clock.sleep(taken), 4.0)
+    assert runner.turn("one") == pause
+
+
 def test_a_tick_is_given_the_clocks_moment() -> None:
     seen: list[datetime] = []
     runner, clock, _ = runner_of(seen.append)
