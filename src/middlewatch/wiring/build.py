@@ -112,6 +112,7 @@ def watcher(parts: Parts, log: Any, hint: Hint) -> Service:
         patterns=catalogue.by_id(),
         codec=RecordCodec(Watch),
         policy=parts.settings.policy,
+        clock=parts.clock,
     )
     return WatcherEdge(service, log, hint)
 

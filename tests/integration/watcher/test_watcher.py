@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
+from middlewatch.adapters.scan import Re2Scanner, read_catalogue
 from middlewatch.lab.simulated import Exit, SimulatedTrainer, sleeper
 from middlewatch.model.action import Action, ActionKind
 from middlewatch.model.attempt import EndedBy
@@ -15,9 +19,10 @@ from middlewatch.model.change import Change
 from middlewatch.model.optin import JobMode
 from middlewatch.model.policy import Policy
 from middlewatch.model.signal import SignalKind
+from middlewatch.ports.scanner import RawHit, Scanner
 from middlewatch.ports.store import AuditFilter
 from middlewatch.services.watcher import WatcherSettings
-from tests.integration.watcher.world import COMMENT, World, world
+from tests.integration.watcher.world import COMMENT, World, made, world
 
 FAILED = SignalKind.FAILURE_LINE
 
@@ -357,6 +362,57 @@ def test_file_full_of_matching_lines_does_not_keep_the_others_waiting(tmp_path: 
     assert here.signals(here.attempts(other)[0], FAILED)
     assert all(report.hits < 60_000 for report in reports)
     assert reports[-1].behind == 1
+
+
+@dataclass
+class Laborious:
+    """A scanner that takes a second for each block of some files, by the clock beside it."""
+
+    inner: Scanner
+    seconds: float = 0.0
+    blocks: list[int] = field(default_factory=list)
+
+    def scan(self, block: bytes, base_offset: int) -> Sequence[RawHit]:
+        if block.startswith(b"heavy"):
+            self.seconds += 1.0
+            self.blocks.append(len(block))
+        return self.inner.scan(block, base_offset)
+
+    def now(self) -> datetime:
+        raise AssertionError("the watcher is told the time")
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+    def sleep(self, seconds: float) -> None:
+        raise AssertionError("the watcher waits for nobody")
+
+    def token(self, size: int = 32) -> str:
+        raise AssertionError("the watcher needs no chance")
+
+
+def test_text_that_is_slow_to_search_keeps_nobody_waiting_for_long(tmp_path: Path) -> None:
+    here = world(tmp_path)
+    work = Laborious(Re2Scanner(read_catalogue()))
+    here.watcher = made(
+        here.store, here.scheduler, here.policy, here.settings, scanner=work, clock=work
+    )
+    heavy = [here.folder / f"heavy{n}.log" for n in range(6)]
+    for log in heavy:
+        here.submit(sleeper(), stdout=log)
+    other = here.submit(sleeper())
+    here.pass_unwatched(5)
+    for log in heavy:
+        log.write_bytes(b"heavy work\n" * 200_000)
+    here.log.write_bytes(b"srun: error: Node failure on gpu-001\n")
+    spent = []
+    for _ in range(5):
+        before = work.seconds
+        here.run(0.5)
+        spent.append(work.seconds - before)
+    assert max(spent) <= here.settings.seconds_per_tick
+    assert here.signals(here.attempts(other)[0], FAILED), "everybody has had a turn"
+    assert min(work.blocks) < here.settings.first_block // 2
 
 
 def test_trail_tells_the_life_of_the_attempt(here: World) -> None:

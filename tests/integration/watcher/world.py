@@ -21,6 +21,8 @@ from middlewatch.model.attempt import Attempt
 from middlewatch.model.identity import ClusterId
 from middlewatch.model.policy import Policy
 from middlewatch.model.signal import Signal, SignalKind
+from middlewatch.ports.clock import Clock
+from middlewatch.ports.scanner import Scanner
 from middlewatch.ports.scheduler import Scheduler
 from middlewatch.services.watcher import Watch, Watcher, WatcherReport, WatcherSettings
 
@@ -77,13 +79,20 @@ class World:
 
 
 def made(
-    store: SqlStore, scheduler: Scheduler, policy: Policy, settings: WatcherSettings
+    store: SqlStore,
+    scheduler: Scheduler,
+    policy: Policy,
+    settings: WatcherSettings,
+    *,
+    scanner: Scanner = _SCANNER,
+    clock: Clock | None = None,
 ) -> Watcher:
     return Watcher(
         store=store,
         scheduler=scheduler,
         logs=FileLogs(),
-        scanner=_SCANNER,
+        scanner=scanner,
+        clock=clock,
         patterns=_CATALOGUE.by_id(),
         codec=RecordCodec(Watch),
         policy=policy,

@@ -59,6 +59,20 @@ def test_colours_do_not_hide_a_line_nor_move_its_offset() -> None:
     assert hits[1].offset == 500 + block.rindex(b"middlewatch")
 
 
+def test_colours_and_long_lines_before_a_hit_do_not_move_it() -> None:
+    before = b"\x1b[1;31mred\x1b[0m\r\x1b]0;title\x07\n" + b"\x1b[2K" + b"y" * 40_000 + b"\n\n"
+    block = before + CRASH + b"\x1b[m" + CRASH
+    found = [h for h in SCANNER.scan(block, 7) if h.pattern_id == "cuda.ecc_uncorrectable"]
+    assert [hit.offset for hit in found] == [7 + len(before), 7 + len(before) + len(CRASH)]
+
+
+def test_bar_that_is_repainted_without_end_is_read_at_its_beginning_and_its_end() -> None:
+    painted = b"".join(b"\r" + bar(step) for step in range(1, 2000)) + b"\n"
+    hits = SCANNER.scan(painted, 0)
+    steps = [dict(hit.groups)["step"] for hit in hits if "step" in dict(hit.groups)]
+    assert (steps[0], steps[-1]) == ("1", "1999")
+
+
 def test_repaintings_of_a_bar_are_cut_down_to_the_first_and_the_last() -> None:
     block = b"\r".join(bar(step) for step in range(1, 2000)) + b"\r"
     hits = SCANNER.scan(block, 0)

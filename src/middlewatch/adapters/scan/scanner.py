@@ -7,8 +7,9 @@ program prints, there is an answer: Latin-1 has no invalid byte, and RE2 takes l
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from itertools import islice
 
 import re2
 
@@ -21,8 +22,13 @@ LONGEST_LINE = 4096
 SCANNED_LINE = 16_384
 """Bytes of a line that are searched: a longer one is data, not a message."""
 
-_ANSI = re2.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)?)", options())
+_ANSI = re.compile(rb"\x1b(?:\[[0-?]*+[ -/]*+[@-~]|\][^\x07\x1b\n]*+(?:\x07|\x1b\\)?)")
+"""Colours and titles. Python's own engine is far quicker where there are many, and takes linear
+time as well: nothing in here is tried a second time."""
+_LINE_END = re.compile(rb"\n")
 
+REPAINTS = 64
+BAR_TAIL = 8_192
 PIECE = 65_536
 """Bytes searched at a time: a pattern that matches somewhere is searched in that piece alone."""
 
@@ -55,7 +61,8 @@ class Re2Scanner:
         offsets are those of the bytes as they stand in the file. Repaintings of one progress bar
         that follow each other are cut down to the first and the last.
         """
-        text, places = _plain(block)
+        plain = _Plain(block)
+        text = plain.text
         hits: list[_Place] = []
         at = 0
         while at < len(text):
@@ -69,7 +76,7 @@ class Re2Scanner:
             found.append(
                 RawHit(
                     self._patterns[number].id,
-                    base_offset + places.original(start),
+                    base_offset + plain.original(start),
                     line,
                     tuple(groups.items()),
                 )
@@ -89,7 +96,7 @@ class Re2Scanner:
         found = []
         last = -1
         names = self._names[number]
-        for match in self._searchers[number].finditer(text):
+        for match in self._matches(text, number):
             start = text.rfind(b"\n", 0, match.start()) + 1
             if start == last:
                 continue
@@ -102,6 +109,21 @@ class Re2Scanner:
             }
             found.append((start, number, len(text) if end < 0 else end, groups))
         return found
+
+    def _matches(self, text: bytes, number: int) -> Iterator[re2._Match]:
+        """All matches of a pattern; of a bar that is repainted without end the first ones and
+        those at the end, which is where it stands now."""
+        searcher = self._searchers[number]
+        if not self._is_bar(number):
+            yield from searcher.finditer(text)
+            return
+        end = 0
+        for match in islice(searcher.finditer(text), REPAINTS):
+            end = match.end()
+            yield match
+        rest = text.find(b"\n", max(end, len(text) - BAR_TAIL))
+        if rest >= 0:
+            yield from searcher.finditer(text, rest)
 
     def _without_repaints(self, hits: list[_Place]) -> list[_Place]:
         kept: list[_Place] = []
@@ -118,51 +140,36 @@ class Re2Scanner:
         return pattern.kind is PatternKind.PROGRESS and pattern.form is ProgressForm.BAR
 
 
-class _Places:
-    """Where a byte of the plain text stood in the block."""
+class _Plain:
+    """A block with line feeds for carriage returns, without colours and without the rest of
+    over-long lines. Lines are neither joined nor lost, so a line's number leads back to its place.
+    """
 
-    def __init__(self, starts: list[int], removed: list[int]) -> None:
-        self._starts = starts
-        self._removed = removed
+    def __init__(self, block: bytes) -> None:
+        self._whole = block.replace(b"\r", b"\n")
+        text = self._whole
+        if b"\x1b" in text:
+            text = _ANSI.sub(b"", text)
+        self.text = _without_tails(text)
+        self._starts: list[int] | None = None
+        self._at = self._line = 0
 
-    def original(self, position: int) -> int:
-        index = bisect_right(self._starts, position)
-        return position + (self._removed[index - 1] if index else 0)
+    def original(self, start: int) -> int:
+        """Where the line that begins at ``start`` begins in the block. To be asked in order."""
+        if self.text is self._whole:
+            return start
+        if self._starts is None:
+            self._starts = [0, *(m.end() for m in _LINE_END.finditer(self._whole))]
+        self._line += self.text.count(b"\n", self._at, start)
+        self._at = start
+        return self._starts[self._line]
 
 
-def _plain(block: bytes) -> tuple[bytes, _Places]:
-    """The block with line feeds for carriage returns, without colours and without the rest of
-    over-long lines, and the way back to its offsets."""
-    text = block.replace(b"\r", b"\n")
-    gone: list[tuple[int, int]] = []
-    if b"\x1b" in text:
-        gone.extend((m.start(), m.end()) for m in _ANSI.finditer(text))
-    gone.extend(_overlong(text))
-    if not gone:
-        return text, _Places([], [])
+def _without_tails(text: bytes) -> bytes:
+    """The text without the parts of lines that lie beyond `SCANNED_LINE`; itself if there are
+    none."""
     parts: list[bytes] = []
-    starts: list[int] = []
-    removed: list[int] = []
-    kept = at = 0
-    for begin, end in sorted(gone):
-        if end <= at:
-            continue
-        piece = text[at : max(at, begin)]
-        parts.append(piece)
-        kept += len(piece)
-        at = end
-        starts.append(kept)
-        removed.append(at - kept)
-    parts.append(text[at:])
-    return b"".join(parts), _Places(starts, removed)
-
-
-def _overlong(text: bytes) -> list[tuple[int, int]]:
-    """The parts of lines that lie beyond `SCANNED_LINE`."""
-    if len(text) <= SCANNED_LINE:
-        return []
-    found = []
-    at = 0
+    at = kept = 0
     while len(text) - at > SCANNED_LINE:
         last = text.rfind(b"\n", at, at + SCANNED_LINE)
         if last >= 0:
@@ -170,6 +177,9 @@ def _overlong(text: bytes) -> list[tuple[int, int]]:
             continue
         end = text.find(b"\n", at + SCANNED_LINE)
         end = len(text) if end < 0 else end
-        found.append((at + SCANNED_LINE, end))
+        parts.append(text[kept : at + SCANNED_LINE])
+        kept = end
         at = end + 1
-    return found
+    if not parts:
+        return text
+    return b"".join((*parts, text[kept:]))

@@ -10,8 +10,10 @@ class WatcherSettings:
     """Bytes and seconds. ``bytes_per_tick`` bounds what is read in one tick over all jobs,
     ``block`` what is read of one file in a turn; a backlog is caught up in later ticks. A line that
     matches a pattern counts as ``bytes_per_hit``, for that is what it costs; where a turn brought
-    more than ``hits_per_turn`` of them the next one reads less, and an attempt's first turn reads
-    ``first_block``, because nobody knows yet what its file is full of.
+    more than ``hits_per_turn`` of them, or took longer than ``seconds_per_turn``, the next one
+    reads less, and an attempt's first turn reads
+    ``first_block``, because nobody knows yet what its file is full of. Reading and searching end
+    after ``seconds_per_tick``; whoever had to wait comes first in the next tick.
 
     ``comment_every_s``: how often the comment of a watched job is read again while it lives;
     ``others_per_tick``: how many jobs that are not opted in are asked again in one tick, each at
@@ -27,6 +29,8 @@ class WatcherSettings:
     first_block: int = 1 << 18
     bytes_per_hit: int = 400
     hits_per_turn: int = 2500
+    seconds_per_tick: float = 2.0
+    seconds_per_turn: float = 0.25
     seen_every_s: float = 30.0
     comment_every_s: float = 15.0
     others_every_s: float = 60.0

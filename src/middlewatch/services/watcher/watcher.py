@@ -26,6 +26,7 @@ from middlewatch.model.policy import Policy
 from middlewatch.model.scheduler import JobState
 from middlewatch.model.signal import Severity, SignalKind
 from middlewatch.ports import errors
+from middlewatch.ports.clock import Clock
 from middlewatch.ports.scanner import Cursor, LogSource, Scanner
 from middlewatch.ports.scheduler import Scheduler
 from middlewatch.ports.store import Store
@@ -63,8 +64,10 @@ class Watcher:
         codec: Codec,
         policy: Policy | None = None,
         settings: WatcherSettings | None = None,
+        clock: Clock | None = None,
     ) -> None:
-        """``patterns`` are those that ``scanner`` was made from, by id."""
+        """``patterns`` are those that ``scanner`` was made from, by id. ``clock`` measures what
+        reading costs; without one only bytes and hits are counted."""
         self._store = store
         self._scheduler = scheduler
         self._logs = logs
@@ -78,6 +81,10 @@ class Watcher:
         self._looked_at: dict[str, datetime] = {}
         """When each attempt's files were last read to their end: younger bytes are younger."""
         self._turn_of = 0
+        self._unread: str | None = None
+        """The first job that the last tick had no time for."""
+        self._clock = clock
+        self._took_s = 0.0
 
     def tick(self, now: datetime) -> WatcherReport:
         """One listing and a bounded amount of reading. Never raises for one job's sake; raises
@@ -102,23 +109,28 @@ class Watcher:
     # -- one round over all jobs -----------------------------------------------------------------
 
     def _read_all(self, now: datetime, report: WatcherReport, *, seen: bool) -> None:
-        """Each job in turn, starting with another one each tick, until the budget is spent."""
+        """Each job in turn until the budget is spent: first the one that had to wait last time,
+        otherwise another one each tick."""
         waiting = list(self._roster.all())
         if waiting:
             self._turn_of = (self._turn_of + 1) % len(waiting)
         # Attempts of one job stay in their order: the later one begins where the earlier one ends.
         jobs = {kept.attempt.job_id: None for kept in waiting}
         order = deque(jobs)
-        order.rotate(-self._turn_of)
+        first = list(order).index(self._unread) if self._unread in jobs else self._turn_of
+        order.rotate(-first)
         rank = {job: place for place, job in enumerate(order)}
         queue = deque(
             sorted(waiting, key=lambda k: (rank[k.attempt.job_id], k.attempt.submitted_at))
         )
         settings = self._settings
         left = settings.bytes_per_tick
+        self._took_s, self._unread = 0.0, None
         while queue:
             kept = queue.popleft()
-            spent = left <= 0
+            spent = left <= 0 or self._took_s >= settings.seconds_per_tick
+            if spent and self._unread is None:
+                self._unread = kept.attempt.job_id
             hits = report.hits
             try:
                 read, behind = self._one(kept, now, report, seen=seen, files=not spent)
@@ -155,14 +167,17 @@ class Watcher:
         if watch.closed and kept.stored == attempt:
             return 0, False
         report.watched += 1
+        began = self._seconds()
         done = self._read(kept, watch, now, files=files and not watch.closed)
         state = self._aiming(kept, watch)
         batch = done.batch if seen else replace(done.batch, caught_up=False)
         found = observe(state, batch, now, self._policy)
+        took = self._seconds() - began
+        self._took_s += took
         report.bytes_read += done.bytes_read
         report.hits += len(batch.hits)
         if done.bytes_read:
-            kept.block = self._next_block(kept, len(batch.hits))
+            kept.block = self._next_block(kept, len(batch.hits), took)
         closed = watch.closed or self._closes(kept, done, now)
         self._write(kept, Watch(found.state, done.tails, closed), (found,), now, report)
         if not done.behind:
@@ -171,13 +186,17 @@ class Watcher:
             self._looked_at.pop(attempt.id, None)
         return done.bytes_read, done.behind
 
-    def _next_block(self, kept: Kept, hits: int) -> int:
+    def _seconds(self) -> float:
+        return 0.0 if self._clock is None else self._clock.monotonic()
+
+    def _next_block(self, kept: Kept, hits: int, took_s: float) -> int:
         """How much to read of this attempt in its next turn: lines that match cost a hundred
-        times what others do, and a file full of them must not keep the other jobs waiting."""
-        most = self._settings.hits_per_turn
+        times what others do, and some text costs as much without matching. A file full of either
+        must not keep the other jobs waiting."""
         now = kept.block or self._settings.first_block
-        if hits > most:
-            return max(1, now * most // hits)
+        over = max(hits / self._settings.hits_per_turn, took_s / self._settings.seconds_per_turn)
+        if over > 1:
+            return max(1, int(now / over))
         return min(now * 2, self._settings.block)
 
     # -- reading ---------------------------------------------------------------------------------
