@@ -41,6 +41,10 @@ from middlewatch.services.watcher.settings import WatcherSettings
 _MOST_RECENT = 1000
 
 
+RECENT_S = 60.0
+"""For this long after its end a job comes before those that wait."""
+
+
 class Roster:
     """The attempts of one cluster, kept in step with its listings. Not for several threads.
 
@@ -130,8 +134,7 @@ class Roster:
         report.jobs_listed = len(snapshot.jobs)
         waiting = by_awaited(snapshot.jobs)
         listed: set[str] = set()
-        # What runs comes first: it is where a comment read late costs something.
-        for view in sorted(snapshot.jobs, key=lambda view: (view.ended, -view.restarts)):
+        for view in sorted(snapshot.jobs, key=lambda view: urgency(view, now)):
             if view.array_pending or view.state is JobState.UNREADABLE:
                 listed.add(view.job_id)
                 continue
@@ -441,3 +444,17 @@ def paths_of(attempt: Attempt) -> tuple[str, ...]:
     """Its output files, each once; what goes nowhere is no file to watch."""
     paths = [path for path in (attempt.stdout, attempt.stderr) if path and path != "/dev/null"]
     return tuple(dict.fromkeys(paths))
+
+
+def urgency(view: JobView, now: datetime) -> tuple[int, float]:
+    """The order in which jobs get their share of a tick's questions; the smaller the earlier.
+
+    A comment read late costs something where a job runs, was requeued, or has ended a moment ago.
+    Behind them stand those that wait, and last, newest first, what ended before: a cluster whose
+    memory is full of old jobs must not hide one that crashes as soon as it has begun.
+    """
+    if view.ended:
+        since = (now - view.ended_at).total_seconds() if view.ended_at else RECENT_S
+        return (1 if since < RECENT_S else 3), since
+    waits = view.state is JobState.PENDING and view.restarts == 0
+    return (2 if waits else 0), -view.restarts
