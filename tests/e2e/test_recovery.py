@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from middlewatch.lab.breakage import break_it
 from middlewatch.lab.jobs import TrainerOptions
 from middlewatch.model.advice import Disposition, Reason
 from middlewatch.model.milestone import MilestoneKind
@@ -86,10 +87,11 @@ def test_a_job_that_recovers_by_itself_is_not_touched(stage: Stage) -> None:
 
 def test_a_job_of_a_chain_is_not_restarted_beside_its_successor(stage: Stage) -> None:
     stage.begin()
-    first = stage.submit(nodes=2, steps=200, fault="crash-cuda", fault_at=80, fault_rank=1)
-    stage.wait("the first to run", lambda: stage.attempt(first))
+    first = stage.submit(nodes=2, steps=5000)
+    stage.wait("the first to run", lambda: (a := stage.attempt(first)) and a.nodes)
     second = stage.submit(nodes=2, steps=400, dependency=f"afterany:{first}")
     stage.wait("the chain noted", lambda: (a := stage.attempt(first)) and a.dependents)
+    break_it(stage.cluster, "crash", first)
     stage.wait("its end", lambda: (a := stage.attempt(first)) is not None and a.end, 60)
     stage.wait("the chain", lambda: stage.cluster.job(second).get("JobState") == "RUNNING")
     time.sleep(4)

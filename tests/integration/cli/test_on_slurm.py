@@ -53,7 +53,8 @@ def test_doctor_names_what_is_wrong_with_jobs_and_how_to_mend_it(
 ) -> None:
     broken = lab.submit(SCRIPT, comment=STRIPPED)
     fixed = lab.submit(SCRIPT, comment=GOOD, extra=["--no-requeue"])
-    hidden = lab.submit(SCRIPT, comment=GOOD, extra=["--output=/nowhere/at/all/out"])
+    # Held, because a job whose log cannot be made ends as soon as it starts.
+    hidden = lab.submit(SCRIPT, comment=GOOD, extra=["--hold", "--output=/nowhere/at/all/out"])
     lab.wait_state(fixed, ("RUNNING", "PENDING"))
     found = findings(lab, tmp_path)
     texts = [f["text"] for f in found]
