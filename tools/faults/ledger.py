@@ -23,10 +23,10 @@ AdviceKey = tuple[str, int]
 
 @dataclass
 class Ledger:
-    """``socket`` is the gateway's; ``jobs`` the job numbers whose trail is read. ``on_outcome`` is called with each record whose outcome was
+    """``state`` is the state directory, which names the gateway; ``jobs`` the job numbers whose trail is read. ``on_outcome`` is called with each record whose outcome was
     seen for the first time."""
 
-    socket: Path
+    state: Path
     jobs: list[str]
     on_outcome: Callable[[dict[str, Any]], None]
     advice: dict[AdviceKey, str] = field(default_factory=dict)
@@ -41,10 +41,10 @@ class Ledger:
     def read(self) -> bool:
         """Note what can be read now; False where nobody answers."""
         try:
-            with ApiClient(socket=self.socket, timeout_s=5.0) as client:
+            with self._client(5.0) as client:
                 records = list(client.advice_records())
                 events = self._trail(client)
-        except PortError as error:
+        except (PortError, OSError) as error:
             self.problem = str(error)
             return False
         self.reads += 1
@@ -65,7 +65,7 @@ class Ledger:
     def compare(self) -> bool:
         """After a restart: what was readable and is not any more; False where nobody answers."""
         try:
-            with ApiClient(socket=self.socket, timeout_s=10.0) as client:
+            with self._client(10.0) as client:
                 now: dict[AdviceKey, dict[str, Any]] = {}
                 for attempt in {attempt for attempt, _ in self.advice}:
                     for record in client.explanation(attempt).get("generations", []):
@@ -73,7 +73,7 @@ class Ledger:
                 for record in client.advice_records():
                     now[_key(record)] = record
                 events = _events(self._trail(client))
-        except PortError as error:
+        except (PortError, OSError) as error:
             self.problem = str(error)
             return False
         for key, intent in self.advice.items():
@@ -98,6 +98,12 @@ class Ledger:
             numbers.update(event.number for event in page)
         missing = set(range(1, store.last_audit_number() + 1)) - numbers
         self.lost_audit.update(f"there is no event {number}" for number in missing)
+
+    def _client(self, timeout_s: float) -> ApiClient:
+        """Raises OSError where the files are not there yet."""
+        url = (self.state / "url").read_text().strip()
+        token = (self.state / "token").read_text().strip()
+        return ApiClient(url=url, token=token, timeout_s=timeout_s)
 
     def _trail(self, client: ApiClient) -> list[dict[str, Any]]:
         return [event for job_id in self.jobs for event in client.audit(jobId=job_id)]

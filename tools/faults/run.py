@@ -117,7 +117,7 @@ class Run:
         self.up = Up(self.folder, cluster.env(), settings(state, self.environment))
         self.victims = self.folder / "victims"
         self.victims.write_text("")
-        self.ledger = Ledger(state / "api.sock", [], self._on_outcome)
+        self.ledger = Ledger(state, [], self._on_outcome)
         self.seen = Seen(schedule)
         self._held_by_operator = False
         self._over = threading.Event()
