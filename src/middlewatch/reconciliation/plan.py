@@ -16,7 +16,7 @@ from middlewatch.model.gates import Gate
 from middlewatch.model.scheduler import JobFlag, JobState, JobView
 from middlewatch.reconciliation.exact import constrain_step, release_step, terminate_step
 from middlewatch.reconciliation.in_flight import refused_until, unanswered
-from middlewatch.reconciliation.restart import (
+from middlewatch.reconciliation.letting_go import (
     PENDING_SETTLE_S,
     REQUEUES,
     UPDATES,
@@ -26,9 +26,9 @@ from middlewatch.reconciliation.restart import (
     let_start,
     lift_fence,
     release_or_wait,
-    restart_step,
     undo_if_revived,
 )
+from middlewatch.reconciliation.restart import restart_step
 from middlewatch.reconciliation.situation import (
     Fact,
     Need,

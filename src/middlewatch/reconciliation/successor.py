@@ -1,0 +1,218 @@
+"""The successor of a restarted attempt: placed, let go, confirmed, or found unwanted."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from middlewatch.model.action import Action, ActionKind
+from middlewatch.model.advice import Disposition, Reason
+from middlewatch.model.answer import Known
+from middlewatch.model.scheduler import JobDetail, JobState, JobView
+from middlewatch.reconciliation import exclusions
+from middlewatch.reconciliation.in_flight import refused_until, unanswered
+from middlewatch.reconciliation.letting_go import (
+    PENDING_SETTLE_S,
+    UPDATES,
+    free_to_start,
+    late_requeue_possible,
+    let_go_before,
+    let_start,
+    lift_fence,
+    release_or_wait,
+    undo_if_revived,
+)
+from middlewatch.reconciliation.revival import revival
+from middlewatch.reconciliation.situation import (
+    Act,
+    Fact,
+    Need,
+    Report,
+    Situation,
+    Step,
+    Wait,
+    abandoned,
+    requeues,
+)
+
+_UNCONSIDERED = frozenset({"", "None", "BeginTime"})
+
+
+def successor_step(situation: Situation, view: JobView, now: datetime) -> Step:
+    """The next step about attempt k+1, shown by ``view``."""
+    if view.state is JobState.PENDING:
+        return _of_pending(situation, view, now)
+    if view.completing:
+        return Wait("the successor is completing")
+    if view.state in (JobState.RUNNING, JobState.SUSPENDED):
+        return _of_started(situation, now)
+    return _of_ended(situation, view, now)
+
+
+def _of_pending(situation: Situation, view: JobView, now: datetime) -> Step:
+    match situation.detail:
+        case None:
+            return Need(Fact.DETAIL)
+        case Known(value=detail):
+            pass
+        case _:
+            return Wait("the job's details cannot be read", None, Reason.UNKNOWN_STATE)
+    if exclusions.impossible(view):
+        return _make_possible(situation, view, detail, now)
+    since = situation.pending_since or now
+    if now < since + timedelta(seconds=PENDING_SETTLE_S):
+        return Wait("one full second after pending", since + timedelta(seconds=PENDING_SETTLE_S))
+    ours = requeues(situation)
+    free = free_to_start(situation, view, now)
+    considered = free and view.reason not in _UNCONSIDERED
+    done = exclusions.carried(situation, detail)
+    if ours and not let_go_before(situation):
+        waiting = _log_still_read(situation, now)
+        if waiting is not None:
+            return waiting
+        unwanted = undo_if_revived(situation, view, now)
+        if isinstance(unwanted, Wait) and unwanted.reason is Reason.UNKNOWN_STATE:
+            return _constrain_only(situation, detail, now, done, unwanted.why)
+        if unwanted is not None:
+            return unwanted
+    if done and free:
+        return _of_unheld(situation, view, now, considered)
+    if done and not ours:
+        return Wait("Slurm's own begin time after a node failure is left as it is")
+    lost = unanswered(situation, UPDATES, now)
+    if lost is not None:
+        return Wait("an update without an answer may still take effect")
+    resting = refused_until(situation, UPDATES, now)
+    if resting is not None:
+        return Wait(f"the scheduler refused the update: {resting[1]}", resting[0])
+    if ours:
+        late = late_requeue_possible(situation, view, now)
+        if late is not None:
+            return late if done else _constrain_only(situation, detail, now, done, late.why)
+    wanted = None if done else exclusions.united(situation, detail)
+    if not ours:
+        return Act(Action(ActionKind.UPDATE, view.job_id, "exclude the failed node", wanted))
+    return let_start(
+        situation,
+        view,
+        detail,
+        now,
+        why="set the exclusions and let the successor start",
+        wanted=wanted,
+    )
+
+
+def _log_still_read(situation: Situation, now: datetime) -> Wait | None:
+    """The next start truncates k's log: wait until it is read, but not for ever. (The watcher
+    says that a log is read to its end only once its attempt is over.)"""
+    if situation.progress is not None and situation.progress.log_drained_at is not None:
+        return None
+    since = situation.pending_since or now
+    limit = since + timedelta(seconds=situation.policy.drain_wait_s)
+    return Wait("the attempt's log is being read to its end", limit) if now < limit else None
+
+
+def _constrain_only(
+    situation: Situation, detail: JobDetail, now: datetime, done: bool, why: str
+) -> Step:
+    """While it cannot be told whether the successor is wanted, set its exclusions (Slurm may
+    start it by itself) but do not let it go."""
+    quiet = (
+        unanswered(situation, UPDATES, now) is None
+        and refused_until(situation, UPDATES, now) is None
+    )
+    if done or not quiet:
+        return Wait(why, None, Reason.UNKNOWN_STATE)
+    wanted = exclusions.united(situation, detail)
+    return Act(Action(ActionKind.UPDATE, detail.job_id, "set the exclusions while waiting", wanted))
+
+
+def _make_possible(situation: Situation, view: JobView, detail: JobDetail, now: datetime) -> Step:
+    shorter = exclusions.shortened(situation, view, detail)
+    if shorter is None:
+        return Wait("no node can satisfy the job, by no exclusion of ours")
+    if unanswered(situation, UPDATES, now) is not None:
+        return Wait("an update without an answer may still take effect")
+    resting = refused_until(situation, UPDATES, now)
+    if resting is not None:
+        return Wait(f"the scheduler refused the update: {resting[1]}", resting[0])
+    why = exclusions.SHORTENED + "no node is left for the job"
+    return Act(Action(ActionKind.UPDATE, view.job_id, why, shorter))
+
+
+def _of_unheld(situation: Situation, view: JobView, now: datetime, considered: bool) -> Step:
+    if view.held:
+        return release_or_wait(situation, view, now)
+    fence = lift_fence(situation, view, now)
+    if fence is not None:
+        return fence
+    if considered:
+        return _converged(situation, f"pending, unheld, constrained; Slurm says {view.reason}")
+    return Wait("the scheduler has not considered the successor yet")
+
+
+def _of_started(situation: Situation, now: datetime) -> Step:
+    match situation.detail:
+        case None:
+            return Need(Fact.DETAIL)
+        case Known(value=detail):
+            pass
+        case _:
+            return Wait("the job's details cannot be read", None, Reason.UNKNOWN_STATE)
+    if not exclusions.carried(situation, detail):
+        return abandoned(
+            Reason.TARGET_RUNNING, "the successor started before it could be constrained"
+        )
+    look = situation.look
+    view = look.value.job(situation.advice.job_id) if isinstance(look, Known) else None
+    if view is not None:
+        fence = lift_fence(situation, view, now)
+        if fence is not None:
+            return fence
+    unwanted = _revived_and_ran(situation, now, "already runs")
+    if unwanted is not None:
+        return unwanted
+    return _converged(situation, "the successor runs and carries the exclusions")
+
+
+def _revived_and_ran(situation: Situation, now: datetime, did: str) -> Need | Report | None:
+    """What our requeue revived and Slurm started by itself: said, and left alone."""
+    if not requeues(situation):
+        return None
+    judged = revival(situation, now)
+    if judged.revived is None and situation.accounting is None:
+        return Need(Fact.ACCOUNTING)
+    if not judged.revived:
+        return None
+    return abandoned(Reason.REVIVED_IN_ERROR, f"{judged.why}; the successor {did}")
+
+
+def _of_ended(situation: Situation, view: JobView, now: datetime) -> Step:
+    cancels = [
+        r
+        for r in situation.actions
+        if r.action.kind is ActionKind.CANCEL and r.action.why.startswith("revived in error")
+    ]
+    if cancels:
+        return abandoned(Reason.REVIVED_IN_ERROR, cancels[-1].action.why)
+    if view.started_at is None or view.state is JobState.CANCELLED:
+        return abandoned(
+            Reason.TARGET_ENDED, f"the successor was ended as {view.state.value} by somebody else"
+        )
+    unwanted = _revived_and_ran(situation, now, f"ran and ended as {view.state.value}")
+    if unwanted is not None:
+        return unwanted
+    match situation.detail:
+        case None:
+            return Need(Fact.DETAIL)
+        case Known(value=detail) if exclusions.carried(situation, detail):
+            return _converged(situation, f"the successor ran and ended as {view.state.value}")
+        case _:
+            return abandoned(
+                Reason.STALE_ATTEMPT, "the successor has ended without the constraints"
+            )
+
+
+def _converged(situation: Situation, detail: str) -> Report:
+    acted = any(r.generation == situation.advice.generation for r in situation.actions)
+    reason = Reason.DESIRED_STATE_OBSERVED if acted else Reason.ALREADY_SATISFIED
+    return Report(Disposition.CONVERGED, reason, detail)
