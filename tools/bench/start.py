@@ -6,13 +6,15 @@ import contextlib
 import http.client
 import os
 import pty
+import resource
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 from tools.bench.figures import Measured, median
-from tools.bench.site import Running, Site, noting, opt_in, wait
+from tools.bench.idle import processor_s
+from tools.bench.site import Running, Site, Trouble, noting, opt_in, wait
 
 STARTS = 6
 ROUNDS = 12
@@ -33,9 +35,10 @@ def _starts(site: Site) -> Measured:
     for _ in range(STARTS):
         with site.up() as running:
             found.value("first_start_to_ready_s", ready_s(running))
+            found.value("start_cpu_s", processor_s(running))
             running.up.stop()
             found.value("next_start_to_ready_s", ready_s(running))
-    for name in ("first_start_to_ready_s", "next_start_to_ready_s"):
+    for name in ("first_start_to_ready_s", "next_start_to_ready_s", "start_cpu_s"):
         found.figure(name, median(found.values(name)), STARTS)
     slower = max(("first_start_to_ready_s", "next_start_to_ready_s"), key=found.figures.__getitem__)
     found.figure("start_to_ready_s", found.figures[slower], STARTS)
@@ -85,12 +88,12 @@ def _commands(site: Site) -> Measured:
         }
         for turn in range(ROUNDS + 1):
             for name, words in commands.items():
-                seconds = _run_s(running, words, terminal=False)
+                seconds, cpu_s = _run_s(running, words, terminal=False)
                 if turn:  # the first round fills the page cache and the bytecode's
-                    found.value("cli_s", seconds, command=name)
-            seconds = _run_s(running, ["jobs"], terminal=True)
+                    found.value("cli_s", seconds, command=name, cpu_s=cpu_s)
+            seconds, cpu_s = _run_s(running, ["jobs"], terminal=True)
             if turn:
-                found.value("cli_s", seconds, command="jobs on a terminal")
+                found.value("cli_s", seconds, command="jobs on a terminal", cpu_s=cpu_s)
         cluster.run(["scancel", *ids], check=False)
     medians = {
         str(record["command"]): median(
@@ -101,40 +104,43 @@ def _commands(site: Site) -> Measured:
     slowest = max(medians, key=medians.__getitem__)
     site.say(f"  slowest reading command: mw {slowest}")
     found.figure("cli_start_s", medians[slowest], ROUNDS)
+    cpu = [float(str(r["cpu_s"])) for r in found.raw if r["command"] == slowest]
+    found.figure("cli_cpu_s", median(cpu), ROUNDS)
     found.figure("cli_version_s", medians["--version"], ROUNDS)
     found.figure("cli_jobs_s", medians["jobs"], ROUNDS)
     return found
 
 
-def _run_s(running: Running, words: list[str], *, terminal: bool) -> float:
+def _run_s(running: Running, words: list[str], *, terminal: bool) -> tuple[float, float]:
+    """Seconds from start to end, and of processor time."""
     argv = [str(Path(sys.executable).with_name("mw")), "--config", str(running.up.config), *words]
     env = {**running.up.env, "HOME": os.environ.get("HOME", "/"), "TERM": "xterm"}
-    if terminal:
-        return _on_terminal_s(argv, env)
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     began = time.perf_counter()
-    answer = subprocess.run(
-        argv, env=env, stdin=subprocess.DEVNULL, capture_output=True, check=False
-    )
+    if terminal:
+        code, said = _on_terminal(argv, env)
+    else:
+        answer = subprocess.run(
+            argv, env=env, stdin=subprocess.DEVNULL, capture_output=True, check=False
+        )
+        code, said = answer.returncode, answer.stderr
     seconds = time.perf_counter() - began
-    if answer.returncode != 0:
-        raise RuntimeError(f"mw {' '.join(words)}: exit {answer.returncode}: {answer.stderr!r}")
-    return seconds
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if code != 0:
+        raise Trouble(f"mw {' '.join(words)}: exit {code}: {said[-500:]!r}")
+    return seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def _on_terminal_s(argv: list[str], env: dict[str, str]) -> float:
-    """As a person runs it: on a terminal, where tables are drawn."""
+def _on_terminal(argv: list[str], env: dict[str, str]) -> tuple[int, bytes]:
+    """As a person runs it: on a terminal, where tables are drawn. Exit code and what was said."""
     ours, theirs = pty.openpty()
+    said = b""
     try:
-        began = time.perf_counter()
         process = subprocess.Popen(argv, env=env, stdin=theirs, stdout=theirs, stderr=theirs)
         os.close(theirs)
         with contextlib.suppress(OSError):  # what a terminal says when its last writer has gone
-            while os.read(ours, 65536):
-                pass
-        code = process.wait()
-        seconds = time.perf_counter() - began
+            while piece := os.read(ours, 65536):
+                said += piece
+        return process.wait(), said
     finally:
         os.close(ours)
-    if code != 0:
-        raise RuntimeError(f"{argv} on a terminal: exit {code}")
-    return seconds
