@@ -167,8 +167,10 @@ def reported(advice: Advice, status: Status) -> Advice:
         raise RefusedReport(f"{status.reason} is no reason for {status.disposition}")
     current = advice.status
     if current is not None:
-        if (current.disposition, current.reason) == (status.disposition, status.reason):
-            # The first report of an outcome is the record of it, whatever its detail says later.
+        same = (current.disposition, current.reason) == (status.disposition, status.reason)
+        if same and (current.terminal or current.detail == status.detail):
+            # The first report of an outcome is the record of it, whatever its detail says later;
+            # while work goes on, what it waits for is told as it is now.
             return advice
         if current.terminal:
             raise RefusedReport(

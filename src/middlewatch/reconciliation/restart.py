@@ -41,6 +41,8 @@ HETEROGENEOUS = (
     "gate heterogeneous: a job of several components is watched, but not restarted or constrained, "
     "because each component would have to be let go by itself"
 )
+ONLY_BATCH = "Only batch jobs"
+"""How Slurm begins its refusal to requeue an interactive job, for which it keeps no script."""
 TAKE_OVER = frozenset({"afterany", "afternotok", "singleton"})
 
 
@@ -149,6 +151,11 @@ def _requeue(situation: Situation, view: JobView, now: datetime, why: str) -> St
             Reason.NOT_PERMITTED, "gate requeueable: the job was submitted with --no-requeue"
         )
     resting = refused_until(situation, REQUEUES, now)
+    if resting is not None and ONLY_BATCH in resting[1]:
+        return abandoned(
+            Reason.NOT_PERMITTED,
+            "gate batch: only jobs of sbatch can be requeued, not those of salloc or srun",
+        )
     if resting is not None:
         return Wait(f"the scheduler refused the requeue: {resting[1]}", resting[0])
     told_apart = view.submitted_at + timedelta(seconds=OWN_SECOND_S)

@@ -66,6 +66,15 @@ def test_the_same_report_twice_is_one_report() -> None:
     assert reported(once, replace(status(), detail="again", observed_at=LATER)) is once
 
 
+def test_what_is_waited_for_is_told_as_it_is_now() -> None:
+    waiting = status(Disposition.PENDING, Reason.IN_PROGRESS)
+    first = reported(advice(), replace(waiting, detail="one second after pending"))
+    assert reported(first, replace(waiting, detail="one second after pending")) is first
+    later = reported(first, replace(waiting, detail="the log is being read"))
+    assert later.status is not None
+    assert later.status.detail == "the log is being read"
+
+
 def test_a_second_different_outcome_is_refused() -> None:
     once = reported(advice(), status())
     with pytest.raises(RefusedReport, match="already ended"):

@@ -299,6 +299,15 @@ def test_a_refused_requeue_rests_before_it_is_tried_again() -> None:
     assert acts(made, 3).action.kind is ActionKind.REQUEUE
 
 
+def test_an_interactive_job_is_given_up_with_a_reason_that_its_user_can_read() -> None:
+    text = "Only batch jobs are accepted or processed for job 123"
+    refused = replace(record(ActionKind.REQUEUE, 0.5, Answered.REFUSED), text=text)
+    step = next_step(situation(target(), actions=(refused,)), at(1))
+    assert isinstance(step, Report)
+    assert step.reason is Reason.NOT_PERMITTED
+    assert "salloc" in step.detail
+
+
 # ------------------------------------------------------------------ outcomes
 
 

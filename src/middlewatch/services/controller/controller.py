@@ -444,8 +444,14 @@ class Controller:
             return
         if after is advice:
             return
-        audit = record.audit_of_status(advice, status)
-        self._store.apply(Change(lease=tick.lease, now=tick.now, advice=(after,), audit=(audit,)))
+        before = advice.status
+        told = before is not None and (before.disposition, before.reason) == (
+            status.disposition,
+            status.reason,
+        )
+        # The trail has a line for each turn, not for each sentence about the same one.
+        audit = () if told else (record.audit_of_status(advice, status),)
+        self._store.apply(Change(lease=tick.lease, now=tick.now, advice=(after,), audit=audit))
 
     @staticmethod
     def _stands(
