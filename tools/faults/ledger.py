@@ -93,10 +93,13 @@ class Ledger:
 
     def gaps(self, store: SqlStore) -> None:
         """Note the numbers that the whole trail should have and has not."""
+        # The last number first: what is written while we read is not missing.
+        last = store.last_audit_number()
         numbers: set[int] = set()
         while page := store.audit(AuditFilter(), max(numbers, default=0), 1000):
             numbers.update(event.number for event in page)
-        missing = set(range(1, store.last_audit_number() + 1)) - numbers
+        missing = set(range(1, max(numbers, default=last) + 1)) - numbers
+        missing |= set(range(1, last + 1)) - numbers
         self.lost_audit.update(f"there is no event {number}" for number in missing)
 
     def _client(self, timeout_s: float) -> ApiClient:
