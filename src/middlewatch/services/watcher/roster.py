@@ -63,6 +63,7 @@ class Roster:
         self._names: dict[tuple[str, datetime], str] = {}
         self._loaded = False
         self._details_left = 0
+        self._unhurried_left = 0
 
     # -- access ----------------------------------------------------------------------------------
 
@@ -131,6 +132,7 @@ class Roster:
     def take(self, snapshot: Snapshot, now: datetime, report: WatcherReport) -> None:
         """Bring the attempts in step with a complete listing."""
         self._details_left = self._settings.details_per_tick
+        self._unhurried_left = self._settings.unhurried_per_tick
         report.jobs_listed = len(snapshot.jobs)
         waiting = by_awaited(snapshot.jobs)
         listed: set[str] = set()
@@ -239,6 +241,10 @@ class Roster:
                 return None
 
     def _begin(self, view: JobView, now: datetime, report: WatcherReport, kept: list[Kept]) -> None:
+        if not kept and urgency(view, now)[0] > 1:
+            if self._unhurried_left <= 0:
+                return
+            self._unhurried_left -= 1
         detail = self._detail(view, report)
         if detail is None:
             return
