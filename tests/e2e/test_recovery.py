@@ -115,15 +115,16 @@ def test_silence_alone_raises_an_alarm_and_nothing_else(stage: Stage) -> None:
     assert stage.cluster.job(job)["JobState"] == "RUNNING"
 
 
+# Long enough before the fault for its pace to be learnt, also where it is first looked at late.
 STUCK_AFTER_A_CRASH_LINE = """#!/bin/bash
 #SBATCH --nodes=1 --comment='{comment}'
-first=$(( ${{SLURM_RESTART_COUNT:-0}} * 10 + 1 ))
-for step in $(seq $first 30); do echo "middlewatch: step=$step total=400"; sleep 0.1; done
+first=$(( ${{SLURM_RESTART_COUNT:-0}} * 50 + 1 ))
+for step in $(seq $first 80); do echo "middlewatch: step=$step total=400"; sleep 0.2; done
 if [ "${{SLURM_RESTART_COUNT:-0}}" = 0 ]; then
   echo "[rank0]: RuntimeError: CUDA error: uncorrectable ECC error encountered"
   sleep 1000
 fi
-for step in $(seq 31 400); do echo "middlewatch: step=$step total=400"; sleep 0.1; done
+for step in $(seq 81 400); do echo "middlewatch: step=$step total=400"; sleep 0.1; done
 """
 
 
@@ -131,7 +132,7 @@ def test_a_crash_line_and_then_no_progress_ends_a_job_that_still_runs(stage: Sta
     stage.begin({"policy": {"grace_floor_s": 3.0}})
     script = STUCK_AFTER_A_CRASH_LINE.format(comment=stage.opt_in())
     job = stage.cluster.submit(script)
-    advice = stage.wait("an outcome", lambda: stage.outcome(job), 90)
+    advice = stage.wait("an outcome", lambda: stage.outcome(job), 120)
     assert advice.may_end_running
     assert advice.status.disposition is Disposition.CONVERGED
     stage.wait(
