@@ -16,8 +16,8 @@ OUR_KEYS = ("middlewatch", "nvidia-recovery")
 COMMENT_LIMIT = 65_536
 WORKFLOW_LIMIT = 256
 _STRIPPED = re.compile(r"(middlewatch|nvidia-recovery)\s*:\s*\{")
-_ENVIRONMENT = re.compile(r"environment\s*:\s*([A-Za-z0-9._-]+)")
-_MODE = re.compile(r"mode\s*:\s*([A-Za-z]+)")
+_ENVIRONMENT = re.compile(r'environment"?\s*:\s*"?([A-Za-z0-9._-]+)')
+_MODE = re.compile(r'mode"?\s*:\s*"?([A-Za-z]+)')
 
 
 class JobMode(StrEnum):
@@ -141,8 +141,8 @@ def _broken(text: str, environment: str, why: str) -> OptIn:
     found = _ENVIRONMENT.search(text)
     mode = _MODE.search(text)
     wanted = mode.group(1) if mode and mode.group(1) in tuple(JobMode) else "observe"
-    line = directive(found.group(1) if found else environment, wanted)
     key = next(k for k in OUR_KEYS if k in text)
+    line = directive(found.group(1) if found else environment, wanted, key)
     said = f"{why}: taken as observe"
     return OptIn(JobMode.OBSERVE, None, key, problems=(said,), suggestion=line)
 

@@ -75,6 +75,12 @@ def test_a_workflow_can_be_named() -> None:
         assert read.mode is JobMode.ACTION
 
 
+def test_the_right_line_keeps_what_can_be_read_of_a_broken_one() -> None:
+    read = read_comment('{"middlewatch":{"environment":"prod-2","mode":"action"')
+    assert read.mode is JobMode.OBSERVE
+    assert read.suggestion == directive("prod-2", "action", "middlewatch")
+
+
 def test_another_environment_is_not_ours() -> None:
     read = read_comment('{"middlewatch":{"environment":"staging","mode":"action"}}')
     assert read.effective("prod") is JobMode.OFF
