@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,12 +49,14 @@ def start(place: Path, store: SqlStore) -> Iterator[Start]:
             *,
             others: SocketOthers = SocketOthers.NONE,
             socket: bool = True,
+            **limits: Any,
         ) -> Gateway:
             settings = GatewaySettings(
                 listen or Listen(port=0),
                 place / "state" / "token",
                 place / "api.sock" if socket else None,
                 socket_others=others,
+                **limits,
             )
             gateway = Gateway(settings, store, SystemClock(), CLUSTER)
             gateway.start()

@@ -12,7 +12,6 @@ import structlog
 from middlewatch.adapters.api.client import ApiClient
 from middlewatch.adapters.sql.store import SqlStore
 from middlewatch.ports.errors import Conflict, NotFound, Refused, Unreachable, Unreadable
-from middlewatch.services.gateway import peer
 from middlewatch.services.gateway.access import Listen, Peer, SocketOthers
 from middlewatch.services.gateway.peer import peer_of
 from tests.integration.gateway.conftest import TLS, Start
@@ -274,11 +273,8 @@ def test_request_whose_end_is_told_in_two_ways_is_refused_and_ends_the_connectio
     assert b" 400 " in answer
 
 
-def test_connections_of_strangers_are_bounded(
-    start: Start, place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(peer, "MOST_CONNECTIONS", 5)
-    gateway = start()
+def test_connections_of_strangers_are_bounded(start: Start, place: Path) -> None:
+    gateway = start(most_connections=5)
     port = int(gateway.url.rpartition(":")[2])
     with ExitStack() as open_ones:
         for _ in range(5):
@@ -291,11 +287,8 @@ def test_connections_of_strangers_are_bounded(
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /healthz HTTP/1.1\r\nHost: local"])
-def test_connection_that_brings_no_request_is_closed(
-    start: Start, monkeypatch: pytest.MonkeyPatch, sent: bytes
-) -> None:
-    monkeypatch.setattr(peer, "HEAD_SECONDS", 0.2)
-    gateway = start()
+def test_connection_that_brings_no_request_is_closed(start: Start, sent: bytes) -> None:
+    gateway = start(head_seconds=0.2)
     port = int(gateway.url.rpartition(":")[2])
     with socket.create_connection(("127.0.0.1", port), timeout=30) as sock:
         sock.sendall(sent)

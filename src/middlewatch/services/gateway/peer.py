@@ -14,8 +14,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from middlewatch.services.gateway.access import Peer
 
-MOST_CONNECTIONS = 200
-HEAD_SECONDS = 10.0
 STATE_KEY = "middlewatch.peer"
 _CREDENTIALS = struct.Struct("3i")
 
@@ -32,15 +30,17 @@ class PeerProtocol(H11Protocol):
     """HTTP/1.1 that knows its peer.
 
     Anybody on this machine may connect, whoever he is, and each connection is a descriptor that
-    the watcher and the controller may need: so there are at most `MOST_CONNECTIONS` of a socket at
-    once, and one that has not brought a whole request head after `HEAD_SECONDS` is closed.
+    the watcher and the controller may need: so there are at most `most_connections` of a socket at
+    once, and one that has not brought a whole request head after `head_seconds` is closed.
     """
 
+    most_connections = 200
+    head_seconds = 10.0
     _refused = False
     _late: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        if len(self.connections) >= MOST_CONNECTIONS:
+        if len(self.connections) >= self.most_connections:
             self._refused = True
             transport.abort()
             return
@@ -48,7 +48,7 @@ class PeerProtocol(H11Protocol):
         peer = peer_of(sock) if sock is not None else None
         self.app_state = {**self.app_state, STATE_KEY: peer}
         super().connection_made(transport)
-        self._late = self.loop.call_later(HEAD_SECONDS, self._give_up)
+        self._late = self.loop.call_later(self.head_seconds, self._give_up)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._late is not None:
@@ -64,3 +64,9 @@ class PeerProtocol(H11Protocol):
         # uvicorn declares it as always there; it is None until a first request has come whole.
         if getattr(self, "cycle", None) is None:
             self.transport.close()
+
+
+def bounded(most_connections: int, head_seconds: float) -> type[PeerProtocol]:
+    """The protocol with limits of one gateway's own; uvicorn takes a class, not an object."""
+    limits = {"most_connections": most_connections, "head_seconds": head_seconds}
+    return type("BoundedPeerProtocol", (PeerProtocol,), limits)

@@ -29,7 +29,7 @@ from middlewatch.ports.store import Store
 from middlewatch.services.gateway.access import Listen, SocketOthers, is_loopback, start_problems
 from middlewatch.services.gateway.app import Application, Calls, Door
 from middlewatch.services.gateway.metrics import Metrics
-from middlewatch.services.gateway.peer import PeerProtocol
+from middlewatch.services.gateway.peer import bounded
 from middlewatch.services.gateway.service import Ages, Context
 from middlewatch.services.gateway.tokens import first_token
 
@@ -47,7 +47,8 @@ _log = structlog.get_logger(__name__)
 @dataclass(frozen=True, slots=True)
 class GatewaySettings:
     """``socket`` is the Unix socket's path, None for none; ``token_file`` is where the first
-    token is left for the local command line."""
+    token is left for the local command line; ``most_connections`` of each socket may be open at
+    once, and a request's head must be whole within ``head_seconds``."""
 
     listen: Listen
     token_file: Path
@@ -56,6 +57,8 @@ class GatewaySettings:
     body_limit: int = 2 * 1024 * 1024
     stale_after_s: float = 60.0
     signal_cap: int = 100
+    most_connections: int = 200
+    head_seconds: float = 10.0
 
 
 def _no_ages() -> dict[str, float | None]:
@@ -190,7 +193,7 @@ class Gateway:
         listen = self._settings.listen
         config = uvicorn.Config(
             self._application,
-            http=PeerProtocol,
+            http=bounded(self._settings.most_connections, self._settings.head_seconds),
             ws="none",
             lifespan="off",
             interface="asgi3",
