@@ -93,6 +93,7 @@ class Process:
         try:
             return self._start()
         except BaseException:
+            self._leave_no_watchdog()
             self._abandon()
             raise
 
@@ -132,6 +133,15 @@ class Process:
             cluster=self._cluster_name(parts),
             watchdog=self._guarded,
         )
+
+    def _leave_no_watchdog(self) -> None:
+        """A start that failed is no death: a watchdog without anything to guard may go."""
+        if self._mark is None:
+            return
+        from middlewatch.adapters.clock.system import SystemClock
+
+        with contextlib.suppress(OSError):
+            self._mark.stopped(SystemClock().now())
 
     def _take_locks(self, where: places.Places) -> None:
         names = [role.value for role in Role if role in self._roles]

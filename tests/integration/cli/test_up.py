@@ -161,6 +161,22 @@ def test_a_port_that_is_taken_is_said(world: World) -> None:
     assert "cannot listen" in result.stderr
 
 
+def test_a_start_that_fails_leaves_no_watchdog_behind(world: World) -> None:
+    world.state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    (world.state / "middlewatch.db").write_bytes(b"no database " * 500)
+    result = world.run("up", "--set", "watchdog.interval=0.2")
+    assert result.returncode != 0
+    assert "not a sound SQLite database" in result.stderr
+    wait_until(lambda: (world.state / "watchdog.log").exists(), "the watchdog never began")
+    wait_until(
+        lambda: (
+            (there := presence.read(world.state / presence.WATCHDOG_ALIVE)) is None
+            or not presence.alive(there)
+        ),
+        "the watchdog stays",
+    )
+
+
 def test_insecure_is_refused_with_action_mode(world: World) -> None:
     result = world.run("up", "--insecure", "--mode", "action")
     assert result.returncode == 78
