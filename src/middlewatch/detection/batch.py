@@ -21,6 +21,10 @@ class Hit:
     line: str
     groups: tuple[tuple[str, str], ...] = ()
     path: str = ""
+    written_at: datetime | None = None
+    """When the line was written, where its source knows that (a log store does)."""
+    node: str = ""
+    """The node that wrote the line, where its source knows that."""
 
     def group(self, name: str) -> str | None:
         return next((value for key, value in self.groups if key == name), None)

@@ -126,7 +126,7 @@ def _after_hit(
     state: DetectionState, hit: Hit, seen: datetime, now: datetime
 ) -> tuple[DetectionState, list[Signal]]:
     stamp = stamp_of(hit.line)
-    at = happened(stamp, state.zone_s, seen)
+    at = min(hit.written_at, seen) if hit.written_at else happened(stamp, state.zone_s, seen)
     kind = hit.pattern.kind
     if kind in SIGNALS:
         state, signal = with_failure(state, hit, at, now)

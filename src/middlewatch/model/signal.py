@@ -51,6 +51,14 @@ class SignalKind(StrEnum):
     """A witness of another kind than the log, posted by a collector."""
     EXTERNAL = "external"
     """Posted over the API by a site's own detector."""
+    SLOW = "slow"
+    """A lasting drop of speed below the job's own recent baseline."""
+    NUMERIC = "numeric"
+    """A loss or gradient norm that is no number any more, or has jumped."""
+    BLIND = "blind"
+    """The job runs and what is needed to judge it cannot be seen."""
+    SEEN_AGAIN = "seen_again"
+    """A job that could not be seen can be seen again."""
 
 
 class Severity(StrEnum):
@@ -66,6 +74,10 @@ class SourceKind(StrEnum):
     CLOCK = "clock"
     """Derived from the absence of something by the watcher's own clock."""
     API = "api"
+    METRICS = "metrics"
+    """A time series that the job's user cannot write (power, activity, CPU time, I/O)."""
+    FILES = "files"
+    """The file system itself: a checkpoint directory that grows or does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +122,8 @@ def signal_key(attempt: AttemptId, source: Source, pattern: str) -> str:
 
 class Phase(StrEnum):
     STARTING = "starting"
+    COMPILE = "compile"
+    FIRST_STEP = "first_step"
     TRAINING = "training"
     EVALUATION = "evaluation"
     CHECKPOINT = "checkpoint"
@@ -135,6 +149,10 @@ class Progress:
     checkpoint_at: datetime | None = None
     loaded_step: int | None = None
     step_time_s: float | None = None
+    throughput: float | None = None
+    """As the program prints it, in its own unit."""
+    loss: float | None = None
+    grad_norm: float | None = None
     silence_limit_s: float | None = None
     last_output_at: datetime | None = None
     log_drained_at: datetime | None = None

@@ -37,6 +37,8 @@ class Cursor:
     head_length: int = 0
     skipping: bool = False
     """Inside an over-long line whose rest is skipped."""
+    token: str = ""
+    """The place in a log store, as its adapter writes it; empty for files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,12 @@ class Block:
     at_end: bool
     skipped_bytes: int = 0
     modified_at: float = 0.0
-    """The file's modification time, seconds since the epoch."""
+    """The file's modification time, or the newest line's, seconds since the epoch."""
+    times: tuple[tuple[int, float], ...] = ()
+    """Where the source itself knows when lines were written: (offset of a line's start, seconds
+    since the epoch), ascending by offset; a line without an entry has the one before it."""
+    node: str = ""
+    """The node that wrote these lines, where the source itself knows it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ changes nothing: files are read on, and nothing is concluded from silence.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -27,7 +28,7 @@ from middlewatch.model.scheduler import JobState
 from middlewatch.model.signal import Severity, SignalKind
 from middlewatch.ports import errors
 from middlewatch.ports.clock import Clock
-from middlewatch.ports.scanner import Cursor, LogSource, Scanner
+from middlewatch.ports.scanner import Block, Cursor, LogSource, Scanner
 from middlewatch.ports.scheduler import Scheduler
 from middlewatch.ports.store import Store
 from middlewatch.services.watcher.memory import Codec, Kept, Tail, Watch
@@ -313,6 +314,8 @@ class Watcher:
                 raw.line,
                 raw.groups,
                 got.tail.path,
+                _written_at(block, raw.offset),
+                block.node,
             )
             for raw in self._scanner.scan(block.data, block.base_offset)
         ]
@@ -423,6 +426,12 @@ class Watcher:
 def _said(error: Exception) -> str:
     """What went wrong, for people: a port says it itself, of anything else the kind is told."""
     return str(error) if isinstance(error, errors.PortError) else f"{type(error).__name__}: {error}"
+
+
+def _written_at(block: Block, offset: int) -> datetime | None:
+    """When the line at ``offset`` was written, where the block's source knows it."""
+    at = bisect_right(block.times, offset, key=lambda entry: entry[0])
+    return datetime.fromtimestamp(block.times[at - 1][1], UTC) if at else None
 
 
 def _has_run(attempt: Attempt) -> bool:
