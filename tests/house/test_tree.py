@@ -76,6 +76,10 @@ def test_patching_is_recognised(line: str) -> None:
     assert PATCHING.search(line)
 
 
+CORPUS = ROOT / "corpus"
+"""Logs of invented jobs, in whose invented paths any folder may stand."""
+
+
 def test_pure_rooms_have_at_least_a_hundred_tests() -> None:
     functions = [
         node.name
@@ -90,7 +94,7 @@ def test_tree_names_nobodys_machine() -> None:
     found = [
         f"{path.relative_to(ROOT)}:{number}: {match.group()}"
         for path in tracked_files()
-        if path.suffix not in BINARY
+        if path.suffix not in BINARY and CORPUS not in path.parents
         for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1)
         for match in PRIVATE.finditer(line)
     ]

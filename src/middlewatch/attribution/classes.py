@@ -25,7 +25,8 @@ SILENT_HANG = "silent_hang"
 KILLED_UNKNOWN = "killed_unknown"
 CANNOT_READ = "cannot_read"
 VANISHED = "vanished"
-NO_FAULT = frozenset({CANNOT_READ, VANISHED})
+NOT_VISIBLE = "not_visible"
+NO_FAULT = frozenset({CANNOT_READ, VANISHED, NOT_VISIBLE})
 """Classes of ours for issues that are no failure of the attempt: told, never acted on."""
 
 STOPPED_FROM_OUTSIDE = frozenset({"time_limit", "preemption", "user_cancel"})

@@ -144,9 +144,17 @@ def _groups(signals: Iterable[Signal]) -> list[_Group]:
     done: list[_Group] = []
     current = _Group()
     apart: dict[SignalKind, _Group] = {}
+    blind: dict[str, _Group] = {}
     for signal in signals:
         if signal.kind in {SignalKind.CANNOT_READ, SignalKind.VANISHED}:
             apart.setdefault(signal.kind, _Group()).signals.append(signal)
+        elif signal.kind is SignalKind.BLIND:
+            blind.setdefault(signal.pattern_id, _Group()).signals.append(signal)
+        elif signal.kind is SignalKind.SEEN_AGAIN:
+            seen = blind.pop(signal.pattern_id, None)
+            if seen is not None:
+                seen.recovered = signal
+                done.append(seen)
         elif signal.kind is SignalKind.RECOVERED:
             # What ended cannot recover: such a line was read late and lies before the end.
             if current.signals and not current.ended:
@@ -157,7 +165,7 @@ def _groups(signals: Iterable[Signal]) -> list[_Group]:
             current.signals.append(signal)
     if current.signals:
         done.append(current)
-    return done + list(apart.values())
+    return done + list(apart.values()) + list(blind.values())
 
 
 def _is_trouble(group: _Group, attempt: Attempt) -> bool:
@@ -165,6 +173,7 @@ def _is_trouble(group: _Group, attempt: Attempt) -> bool:
     return any(
         signal.kind is not SignalKind.SCHEDULER_END or _end_is_trouble(signal, attempt)
         for signal in group.signals
+        if signal.kind is not SignalKind.HINT
     )
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from middlewatch.detection.batch import Batch, Hit
+from middlewatch.detection.coverage import coverage
 from middlewatch.detection.hang import no_progress, recovery, silence, silence_limit_s
 from middlewatch.detection.hits import SIGNALS, by_line, with_failure, with_traceback
 from middlewatch.detection.progress import (
@@ -84,6 +85,8 @@ def observe(
             state, signal = judge(state, now, limits)
             if signal is not None:
                 signals.append(signal)
+    state, blind = coverage(state, batch, now, limits)
+    signals.extend(blind)
     for fact in (end_signal, vanished_signal):
         state, signal = fact(state, batch.attempt, now)
         if signal is not None:
@@ -156,6 +159,10 @@ def _after_remark(state: DetectionState, hit: Hit, seen: datetime) -> DetectionS
             if state.suspicion is None:
                 return state
             return replace(state, suspicion=replace(state.suspicion, restarting=True))
+        case (
+            PatternKind.METRIC | PatternKind.PLACEMENT | PatternKind.STACK | PatternKind.ATTEMPT
+        ):
+            return state
         case PatternKind.EVALUATION:
             return in_phase(state, Phase.EVALUATION, seen)
         case PatternKind.TOTAL:

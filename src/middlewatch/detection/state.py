@@ -85,6 +85,8 @@ class DetectionState:
     end_reported: str = ""
     vanished_reported: bool = False
     unreadable_reported: tuple[str, ...] = ()
+    unread_since: datetime | None = None
+    """Since when nothing of its output could be read; None while something can."""
 
 
 def fresh(attempt_id: AttemptId, resume_above: int | None = None) -> DetectionState:

@@ -16,6 +16,7 @@ class Policy:
     checkpoint, after which restarting stops. ``max_restarts`` bounds all of them for one job.
     ``seen_after_end_s``: an attempt that had ended longer ago than this when it was first seen is
     history, which somebody may have dealt with: it is not restarted.
+    ``unseen_limit_s``: a running job whose output cannot be read for longer than this is an issue.
     ``min_spare_nodes``: usable nodes that a partition must keep beyond what the job needs.
     """
 
@@ -35,4 +36,5 @@ class Policy:
     grace_floor_s: float = 30.0
     silence_floor_s: float = 60.0
     first_step_limit_s: float = 1800.0
+    unseen_limit_s: float = 120.0
     signal_cap: int = 100

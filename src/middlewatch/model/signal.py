@@ -35,6 +35,8 @@ class SignalKind(StrEnum):
     """A consequence printed by launchers and by Slurm: never a first cause."""
     LAUNCHER_END = "launcher_end"
     """The launcher's own word that the workers have ended (torchrun's report, srun's)."""
+    HINT = "hint"
+    """A line that explains a failure that follows, and means nothing without one."""
     SILENCE = "silence"
     """No progress for longer than the learnt limit."""
     NO_PROGRESS_AFTER_FAILURE = "no_progress_after_failure"
@@ -131,6 +133,17 @@ class Phase(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Unseen:
+    """Something that is needed to judge a live job and cannot be seen. ``what`` is ``log``
+    (nothing of its output can be read) or ``progress`` (no line of it is recognised as
+    progress); ``since`` is when it was last seen, or when the attempt started."""
+
+    what: str
+    since: datetime
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """How far one attempt has come, as its log tells. Steps count as the program counts them.
 
@@ -157,4 +170,5 @@ class Progress:
     last_output_at: datetime | None = None
     log_drained_at: datetime | None = None
     """When the watcher had last read the attempt's files to their end."""
+    unseen: tuple[Unseen, ...] = ()
     updated_at: datetime | None = None

@@ -40,7 +40,7 @@ WAIT_FOR_PARTITIONS = timedelta(seconds=10)
 """How long a decision that wants to exclude a node waits for a scheduler that does not say what
 its partitions can spare."""
 
-NO_FAULT = frozenset({"cannot_read", "vanished"})
+NO_FAULT = frozenset({"cannot_read", "vanished", "not_visible"})
 
 TAKES_OVER = frozenset({"afterany", "afternotok", "singleton"})
 """Dependencies that a failed end lets go: that job is then the successor."""

@@ -198,6 +198,7 @@ POLICY_TEXTS: Mapping[str, str] = {
     "grace_floor_s": "shortest time without progress, after a failure line, that counts",
     "silence_floor_s": "shortest silence that counts as a hang",
     "first_step_limit_s": "silence before the first step that counts as a hang",
+    "unseen_limit_s": "how long a running job's output may be unreadable before that is an issue",
     "signal_cap": "signals stored for each pattern and attempt; more are counted",
 }
 

@@ -1,0 +1,116 @@
+"""What cannot be seen of a live job, said aloud.
+
+A watcher that sees nothing of a job and one that sees a healthy job look the same from outside,
+so being blind is a fact of its own: with a signal when it begins, another when it ends, and a
+place in the progress record for as long as it lasts. It says nothing about the job, and nothing
+is ever done because of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from middlewatch.detection.batch import Batch
+from middlewatch.detection.state import DetectionState
+from middlewatch.model.policy import Policy
+from middlewatch.model.scheduler import JobState
+from middlewatch.model.signal import (
+    Domain,
+    Severity,
+    Signal,
+    SignalKind,
+    Source,
+    SourceKind,
+    Unseen,
+    signal_key,
+)
+
+LOG = "log"
+PROGRESS = "progress"
+CLASS = "not_visible"
+SENTENCE = 300
+
+
+def coverage(
+    state: DetectionState, batch: Batch, now: datetime, policy: Policy
+) -> tuple[DetectionState, tuple[Signal, ...]]:
+    """The state with what cannot be seen now, and a signal for each thing that changed.
+
+    Where the watcher itself has not looked (it is behind, or the scheduler did not answer)
+    nothing changes: that is its own trouble, which its health tells of.
+    """
+    attempt = batch.attempt
+    if not attempt.live or attempt.completing or attempt.state is not JobState.RUNNING:
+        ended = replace(state, progress=replace(state.progress, unseen=()))
+        return (ended if state.progress.unseen else state), ()
+    if not batch.caught_up:
+        return state, ()
+    state = _read(state, batch, now)
+    unseen = tuple(u for u in (_log(state, batch, now, policy), _steps(state, now, policy)) if u)
+    before = {u.what: u for u in state.progress.unseen}
+    after = {u.what: u for u in unseen}
+    signals = [
+        _signal(state, SignalKind.BLIND, u, now) for what, u in after.items() if what not in before
+    ]
+    signals += [
+        _signal(state, SignalKind.SEEN_AGAIN, u, now)
+        for what, u in before.items()
+        if what not in after
+    ]
+    # The first account stands while it lasts, so that a reason that flickers is no news.
+    kept = tuple(before.get(u.what, u) for u in unseen)
+    if kept == state.progress.unseen:
+        return state, tuple(signals)
+    return replace(state, progress=replace(state.progress, unseen=kept)), tuple(signals)
+
+
+def _read(state: DetectionState, batch: Batch, now: datetime) -> DetectionState:
+    if batch.readable:
+        return replace(state, unread_since=None) if state.unread_since else state
+    return state if state.unread_since else replace(state, unread_since=state.started_at or now)
+
+
+def _log(state: DetectionState, batch: Batch, now: datetime, policy: Policy) -> Unseen | None:
+    since = state.unread_since
+    if since is None or (now - since).total_seconds() <= policy.unseen_limit_s:
+        return None
+    reasons = "; ".join(dict.fromkeys(entry.reason for entry in batch.unreadable))
+    why = reasons or "none of its output files is there"
+    return Unseen(LOG, since, why[:SENTENCE])
+
+
+def _steps(state: DetectionState, now: datetime, policy: Policy) -> Unseen | None:
+    """It prints, and for longer than a first step may take nothing of that is progress. Once it
+    printed a failure it is not the progress that is missing in the picture."""
+    if state.advanced_at is not None or state.started_at is None or state.output_at is None:
+        return None
+    if state.suspicion is not None:
+        return None
+    if now - state.started_at <= timedelta(seconds=policy.first_step_limit_s):
+        return None
+    why = (
+        "no line of its output is recognised as progress: a hang would be noticed only when all "
+        "output stops (give its progress pattern in the job's comment or the site's settings)"
+    )
+    return Unseen(PROGRESS, state.started_at, why)
+
+
+def _signal(state: DetectionState, kind: SignalKind, unseen: Unseen, now: datetime) -> Signal:
+    pattern = f"coverage.{unseen.what}"
+    source = Source(SourceKind.CLOCK, "watcher", f"{kind.value}/{unseen.since.isoformat()}")
+    blind = kind is SignalKind.BLIND
+    return Signal(
+        key=signal_key(state.attempt_id, source, pattern),
+        attempt_id=state.attempt_id,
+        kind=kind,
+        source=source,
+        happened_at=min(unseen.since, now) if blind else now,
+        learned_at=now,
+        pattern_id=pattern,
+        failure_class=CLASS,
+        domain=Domain.UNKNOWN,
+        severity=Severity.WARNING if blind else Severity.INFO,
+        step=state.progress.last_step,
+        detail=unseen.why if blind else f"its {unseen.what} can be seen again",
+    )

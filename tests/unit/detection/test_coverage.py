@@ -1,0 +1,92 @@
+"""What cannot be seen of a live job is said, once, and never acted on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from middlewatch.attribution.issues import governing, issues_from
+from middlewatch.detection.batch import Batch, Unreadable
+from middlewatch.detection.observe import observe
+from middlewatch.detection.state import DetectionState, fresh
+from middlewatch.model.issue import IssueState
+from middlewatch.model.policy import Policy
+from middlewatch.model.signal import Signal, SignalKind
+from tests.unit.detection.given import STEP, at, attempt, ended, hit
+
+JOB = attempt()
+LINK = Unreadable("/out", "symlink", "/out is a symbolic link")
+
+
+def look(
+    state: DetectionState, when: float, batch: Batch, policy: Policy | None = None
+) -> tuple[DetectionState, list[Signal]]:
+    found = observe(state, batch, at(when), policy or Policy())
+    kinds = {SignalKind.BLIND, SignalKind.SEEN_AGAIN}
+    return found.state, [signal for signal in found.signals if signal.kind in kinds]
+
+
+UNREADABLE = Batch(JOB, readable=False, unreadable=(LINK,))
+
+
+def test_output_that_stays_unreadable_is_told_once_with_its_reason() -> None:
+    state, said = look(fresh(JOB.id), 10, UNREADABLE)
+    assert said == []
+    state, said = look(state, 121, UNREADABLE)
+    (signal,) = said
+    assert signal.kind is SignalKind.BLIND
+    assert "symbolic link" in signal.detail
+    (unseen,) = state.progress.unseen
+    assert (unseen.what, unseen.since) == ("log", at(0))
+    state, said = look(state, 500, UNREADABLE)
+    assert said == []
+
+
+def test_file_that_is_not_there_yet_is_told_as_missing() -> None:
+    state, _ = look(fresh(JOB.id), 1, Batch(JOB, readable=False))
+    _, (signal,) = look(state, 200, Batch(JOB, readable=False))
+    assert "none of its output files" in signal.detail
+
+
+def test_output_that_can_be_read_again_is_told() -> None:
+    state, _ = look(fresh(JOB.id), 1, UNREADABLE)
+    state, _ = look(state, 200, UNREADABLE)
+    state, (signal,) = look(state, 300, Batch(JOB, output_at=at(299)))
+    assert signal.kind is SignalKind.SEEN_AGAIN
+    assert state.progress.unseen == ()
+    state, _ = look(state, 301, UNREADABLE)
+    _, (again,) = look(state, 3000, UNREADABLE)
+    assert again.kind is SignalKind.BLIND
+
+
+def test_watcher_that_did_not_look_says_nothing_about_the_job() -> None:
+    state, _ = look(fresh(JOB.id), 1, replace(UNREADABLE, caught_up=False))
+    _, said = look(state, 5000, replace(UNREADABLE, caught_up=False))
+    assert said == []
+
+
+def test_output_without_any_known_progress_is_told() -> None:
+    state, said = look(fresh(JOB.id), 100, Batch(JOB, output_at=at(99)))
+    state, said = look(state, 1801, Batch(JOB, output_at=at(1800)))
+    (signal,) = said
+    assert signal.pattern_id == "coverage.progress"
+    step = hit(STEP, step=1)
+    state, (again,) = look(state, 1900, Batch(JOB, (step,), output_at=at(1899)))
+    assert again.kind is SignalKind.SEEN_AGAIN
+
+
+def test_ended_attempt_is_not_blind() -> None:
+    state, _ = look(fresh(JOB.id), 1, UNREADABLE)
+    state, _ = look(state, 200, UNREADABLE)
+    state, said = look(state, 300, Batch(ended(), readable=False))
+    assert (said, state.progress.unseen) == ([], ())
+
+
+def test_blindness_is_an_issue_of_its_own_that_governs_nothing() -> None:
+    state, _ = look(fresh(JOB.id), 1, UNREADABLE)
+    state, blind = look(state, 200, UNREADABLE)
+    (issue,) = issues_from(blind, (), JOB)
+    assert (issue.failure_class, issue.state) == ("not_visible", IssueState.OPEN)
+    assert governing([issue]) is None
+    _, seen = look(state, 300, Batch(JOB, output_at=at(299)))
+    (over,) = issues_from([*blind, *seen], (issue,), JOB)
+    assert (over.id, over.state) == (issue.id, IssueState.RECOVERED)
