@@ -9,6 +9,8 @@ from math import isfinite
 from middlewatch.model.attempt import Attempt
 from middlewatch.model.pattern import Pattern
 
+_FACTORS = {"K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12}
+
 
 @dataclass(frozen=True, slots=True)
 class Hit:
@@ -35,8 +37,11 @@ class Hit:
         return int(text) if text.isascii() and text.isdigit() and len(text) <= 15 else None
 
     def real(self, name: str) -> float | None:
+        """A group as a number; ``3.32K`` is 3,320, as nanotron and others print."""
+        text = (self.group(name) or "").replace(",", "").strip()
+        factor = _FACTORS.get(text[-1:], 1.0)
         try:
-            value = float((self.group(name) or "").replace(",", ""))
+            value = float(text[:-1] if text[-1:] in _FACTORS else text) * factor
         except ValueError:
             return None
         return value if isfinite(value) else None

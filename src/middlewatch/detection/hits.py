@@ -28,6 +28,7 @@ SIGNALS = {
     PatternKind.WATCHDOG: SignalKind.WATCHDOG_LINE,
     PatternKind.CASCADE: SignalKind.CASCADE_LINE,
     PatternKind.LAUNCHER_END: SignalKind.LAUNCHER_END,
+    PatternKind.HINT: SignalKind.HINT,
 }
 SUSPICIOUS = frozenset({SignalKind.FAILURE_LINE, SignalKind.WATCHDOG_LINE, SignalKind.LAUNCHER_END})
 

@@ -62,4 +62,4 @@ def nodes_of(hit: Hit) -> tuple[str, ...]:
 
 def writer_of(hit: Hit) -> str:
     """Who wrote the line, as far as its prefix tells: tells interleaved tracebacks apart."""
-    return f"{hit.group('label') or ''}/{hit.group('rank') or ''}"
+    return "/".join(hit.group(name) or "" for name in ("actor", "label", "rank"))

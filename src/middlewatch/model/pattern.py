@@ -23,6 +23,8 @@ class PatternKind(StrEnum):
     """A traceback begins: no failure yet, its last line is."""
     EXCEPTION = "exception"
     """A line of the form of a traceback's last one: a failure where a traceback is open."""
+    HINT = "hint"
+    """Means nothing by itself and explains a failure that follows: arms nothing, ends nothing."""
     HARMLESS = "harmless"
     """Looks like a failure and is none; with ``opens`` the traceback that follows it, too."""
     RESTARTING = "restarting"
@@ -35,6 +37,14 @@ class PatternKind(StrEnum):
     CHECKPOINT_LOADED = "checkpoint_loaded"
     EVALUATION = "evaluation"
     PHASE = "phase"
+    METRIC = "metric"
+    """A number that belongs to the step printed before it (loss, throughput, a part's time)."""
+    PLACEMENT = "placement"
+    """Says which rank runs where."""
+    STACK = "stack"
+    """A line of a stack or flight-recorder dump: where a process stood."""
+    ATTEMPT = "attempt"
+    """A launcher or a batch script begins: the first such line, or the beginning of another try."""
 
 
 class ProgressForm(StrEnum):

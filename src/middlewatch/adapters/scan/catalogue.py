@@ -23,7 +23,10 @@ GROUPS = frozenset(
     {
         "label", "rank", "ranks", "local_rank", "node", "hosts", "host", "peer", "gpu", "xid",
         "reason", "exit_code", "signal", "pid", "ran_ms", "step", "total", "epoch", "loss",
-        "updates", "step_ms", "step_s", "step_rate", "path",
+        "updates", "step_ms", "step_s", "step_rate", "path", "throughput", "grad_norm",
+        "data_s", "data_ms", "batch_size", "timer", "min_ms", "max_ms", "samples", "tokens",
+        "seq", "op", "numel", "numel_out", "timeout_ms", "enqueued", "completed", "group",
+        "world", "actor", "frame", "file", "thread", "state", "at", "port", "status",
     }
 )  # fmt: skip
 _WORDS = {
