@@ -61,23 +61,38 @@ class Block:
     since the epoch), ascending by offset; a line without an entry has the one before it."""
     node: str = ""
     """The node that wrote these lines, where the source itself knows it."""
+    nodes: tuple[tuple[int, str], ...] = ()
+    """The same where lines of several nodes stand in one block: (offset of a line's start, node),
+    ascending by offset; a line without an entry has the one before it."""
+    size: int = 0
+    """How long the file was at this look, read or not; 0 where the source has no such length."""
 
 
 @dataclass(frozen=True, slots=True)
 class CannotRead:
-    """Why a file must not or cannot be read: a sentence for its user, and a stable word."""
+    """Why a file must not or cannot be read: a sentence for its user, and a stable word.
+    ``away``: whoever keeps the lines does not answer now; what is there stays unknown."""
 
     path: str
     reason: str
     word: str
+    away: bool = False
 
 
 class LogSource(Protocol):
     def read(
-        self, path: str, uid: int, cursor: Cursor | None, limit: int, *, final: bool = False
+        self,
+        path: str,
+        uid: int,
+        cursor: Cursor | None,
+        limit: int,
+        *,
+        final: bool = False,
+        up_to: int | None = None,
     ) -> Block | CannotRead | None:
         """The next block behind ``cursor`` of a file that the user with ``uid`` owns; None where
-        it does not exist (yet). With ``final`` an unfinished last line is given too."""
+        it does not exist (yet). With ``final`` an unfinished last line is given too. With
+        ``up_to`` a file is read as if it ended at that offset; other sources pass over it."""
 
     def end(self, path: str, uid: int) -> Cursor | CannotRead | None:
         """A cursor behind the last whole line that the file has now: where the next attempt's

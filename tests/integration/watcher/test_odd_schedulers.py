@@ -383,7 +383,8 @@ def test_late_line_of_an_ended_attempt_is_still_its_own(here: Here) -> None:
     with here.log.open("ab") as log:
         log.write(CRASH)
     here.tick(5)
-    assert FAILED in here.kinds()
+    here.tick()
+    assert FAILED in here.kinds(), "a second listing still shows no other attempt"
 
 
 def test_unfinished_last_line_is_read_at_the_end(here: Here) -> None:

@@ -55,11 +55,18 @@ class FileLogs:
         self._our_uid = os.geteuid() if our_uid is None else our_uid
 
     def read(
-        self, path: str, uid: int, cursor: Cursor | None, limit: int, *, final: bool = False
+        self,
+        path: str,
+        uid: int,
+        cursor: Cursor | None,
+        limit: int,
+        *,
+        final: bool = False,
+        up_to: int | None = None,
     ) -> Block | CannotRead | None:
         """The next block of at most ``limit`` bytes (64 KiB to 4 MiB). Never blocks, never raises.
 
-        With ``final`` an unfinished last line is given too.
+        With ``final`` an unfinished last line is given too; nothing from ``up_to`` on is given.
         """
         opened = self._open(path, uid)
         if not isinstance(opened, int):
@@ -70,7 +77,7 @@ class FileLogs:
                 rest = self._rotated_rest(path, uid, cursor, size)
                 if rest is not None:
                     return rest
-            return _next_block(opened, path, cursor, size, final=final)
+            return _next_block(opened, path, cursor, size, final=final, up_to=up_to)
         except OSError as error:
             return _cannot(path, "unreadable", error)
         finally:
@@ -168,14 +175,23 @@ def _cannot(path: str, word: str, error: OSError | None = None) -> CannotRead:
     return CannotRead(path, f"{path} {_SENTENCES[word]}{why}", word)
 
 
-def _next_block(opened: int, path: str, cursor: Cursor | None, limit: int, *, final: bool) -> Block:
+def _next_block(
+    opened: int,
+    path: str,
+    cursor: Cursor | None,
+    limit: int,
+    *,
+    final: bool,
+    up_to: int | None = None,
+) -> Block:
     status = os.fstat(opened)
     restarted = cursor is not None and not _same(opened, status, cursor)
     at = 0 if cursor is None or restarted else cursor.offset
     skipping = cursor is not None and not restarted and cursor.skipping
-    data = os.pread(opened, limit, at)
+    ends = status.st_size if up_to is None or restarted else min(status.st_size, up_to)
+    data = os.pread(opened, min(limit, max(0, ends - at)), at)
     read_to = at + len(data)
-    at_end = read_to >= status.st_size or not data
+    at_end = read_to >= ends or not data
     data, at, skipping, skipped = _whole_lines(data, at, skipping, at_end=at_end, final=final)
     after = at + len(data)
     moved = _cursor(opened, path, after, skipping=skipping)
@@ -188,6 +204,7 @@ def _next_block(opened: int, path: str, cursor: Cursor | None, limit: int, *, fi
         at_end=at_end,
         skipped_bytes=skipped,
         modified_at=min(max(status.st_mtime, 0.0), LATEST),
+        size=status.st_size,
     )
 
 

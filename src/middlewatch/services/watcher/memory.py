@@ -27,6 +27,9 @@ class Tail:
     at_end: bool = False
     overwritten: bool = False
     """The next attempt began to write before this one's last lines were read."""
+    reach: int | None = None
+    """Of an attempt that is over: how long the file was when no next attempt had begun, by a
+    listing that was asked for afterwards. What stands behind it may be another's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,10 @@ class Kept:
     asked: int = 0
     began_anew: dict[str, datetime] = field(default_factory=dict)
     """Files seen to have begun anew, with the listing that was current then."""
+    sizes: dict[str, tuple[datetime, int]] = field(default_factory=dict)
+    """How long each file was at the last look, with the listing that was current then."""
+    followed: bool = False
+    """The listing showed a next attempt that has begun, whether or not it has a record yet."""
     missing_since: datetime | None = None
     block: int = 0
     """Bytes to read in the next turn; 0: nothing has been read yet."""

@@ -165,6 +165,7 @@ class Roster:
                     key=lambda e: e.attempt.submitted_at,
                 )
                 newest.attempt = superseded(newest.attempt, view, now)
+                newest.followed = view.state is not JobState.PENDING
                 self._begin(view, now, report, kept)
             case Sighting.OTHER_JOB:
                 self._replace(kept, now, report)
@@ -194,6 +195,7 @@ class Roster:
             known = entry.attempt
             if known.submitted_at == view.submitted_at and known.attempt_index < view.restarts:
                 entry.attempt = superseded(known, view, now)
+                entry.followed = view.state is not JobState.PENDING
 
     def _go_on(self, entry: Kept, view: JobView, now: datetime, report: WatcherReport) -> None:
         entry.missing_since = None

@@ -5,6 +5,13 @@ after the scheduler calls it running; with append mode it goes on where the one 
 processes of the one before may still be writing. So an attempt's stream begins where the file
 proves to be new, or behind the place at which the attempt before was left, and it ends when that
 attempt is over and read, or when the next one has begun.
+
+That the next one has not begun is known of the past only: it may have begun to write since the
+listing that did not show it. The look that follows upon an attempt's end takes what is there, for
+nothing is started again within a tick; what comes later is late, and belongs to the ended attempt
+only as far as the file reached before a listing that still shows no other. Between that place and
+the first line of the next attempt nobody can tell the two apart: it goes to the next one. Where
+nobody watched while one attempt ended and the next began, an appended file does not say where.
 """
 
 from __future__ import annotations
@@ -28,6 +35,8 @@ class Turn:
     block: Block | None = None
     unreadable: Unreadable | None = None
     began_anew: bool = False
+    away: str | None = None
+    """Why whoever keeps the lines could not be asked."""
 
     @property
     def stream(self) -> str:
@@ -40,12 +49,16 @@ class Turn:
 class Circumstances:
     """``over``: the attempt has ended or was followed. ``followed``: the next one has started, so
     that the file may be its file now. ``may_begin_anew``: a file that begins anew can only be
-    this attempt's doing. ``append``: the next attempt's output goes behind this one's."""
+    this attempt's doing. ``append``: the next attempt's output goes behind this one's.
+    ``reach``: where the file ends for an attempt that is over; None: where it ends now."""
 
     over: bool
     followed: bool
     may_begin_anew: bool
     append: bool
+    until: datetime | None = None
+    """When the next attempt started, where it has."""
+    reach: int | None = None
 
 
 def turn(
@@ -58,9 +71,11 @@ def turn(
     now: datetime,
 ) -> Turn:
     """Read the next block of one file, if it is this attempt's to read."""
+    if kept_by_store(tail.path):
+        return _stored(logs, attempt, tail, around, settings=settings)
     if tail.cursor is None:
         return _first(logs, attempt, tail, around, settings=settings, now=now)
-    got = logs.read(tail.path, attempt.uid, tail.cursor, settings.block, final=around.over)
+    got = _read(logs, attempt, tail, around, settings)
     if not isinstance(got, Block):
         return _nothing(tail, got)
     if got.restarted:
@@ -70,7 +85,50 @@ def turn(
         if not around.may_begin_anew:
             return Turn(tail, began_anew=True)
         tail = replace(tail, streams=tail.streams + 1)
-    return _taken(tail, got)
+    return _taken(tail, got, around)
+
+
+def _read(
+    logs: LogSource,
+    attempt: Attempt,
+    tail: Tail,
+    around: Circumstances,
+    settings: WatcherSettings,
+) -> Block | CannotRead | None:
+    return logs.read(
+        tail.path,
+        attempt.uid,
+        tail.cursor or tail.guard,
+        settings.block,
+        final=around.over,
+        up_to=around.reach,
+    )
+
+
+def kept_by_store(path: str) -> bool:
+    """Whether a place is one in a log store: ``victorialogs://…``; a file's begins with ``/``."""
+    return "://" in path
+
+
+def _stored(
+    logs: LogSource,
+    attempt: Attempt,
+    tail: Tail,
+    around: Circumstances,
+    *,
+    settings: WatcherSettings,
+) -> Turn:
+    """A store keeps the lines of all attempts: they are told apart by their times alone."""
+    path = tail.path
+    if around.until is not None:
+        path = f"{path}&until={around.until.timestamp():.0f}"
+    got = logs.read(path, attempt.uid, tail.cursor, settings.block, final=around.over)
+    if isinstance(got, Block):
+        return _taken(tail, got, around)
+    if isinstance(got, CannotRead) and got.away:
+        unreadable = Unreadable(tail.path, got.word, got.reason)
+        return Turn(replace(tail, at_end=False), unreadable=unreadable, away=got.reason)
+    return _nothing(tail, got)
 
 
 def _first(
@@ -92,7 +150,7 @@ def _first(
         if isinstance(end, Cursor):
             return Turn(replace(tail, cursor=end))
         return _nothing(tail, end)
-    got = logs.read(tail.path, attempt.uid, guard, settings.block, final=around.over)
+    got = _read(logs, attempt, tail, around, settings)
     if not isinstance(got, Block):
         return _nothing(tail, got)
     started = attempt.started_at
@@ -111,7 +169,7 @@ def _first(
         if older and (now - started).total_seconds() < settings.stale_file_s:
             # The file of somebody before: Slurm has not truncated it yet.
             return Turn(tail)
-    return _taken(replace(tail, guard=None), got)
+    return _taken(replace(tail, guard=None), got, around)
 
 
 def _proves_append(block: Block, started: datetime | None, settings: WatcherSettings) -> bool:
@@ -133,8 +191,15 @@ def _named_after(path: str, attempt: Attempt) -> bool:
     return number in digits
 
 
-def _taken(tail: Tail, block: Block) -> Turn:
-    return Turn(replace(tail, cursor=block.cursor, at_end=block.at_end), block)
+def _taken(tail: Tail, block: Block, around: Circumstances) -> Turn:
+    reach = around.reach if around.reach is not None else block.size or None
+    tail = replace(
+        tail,
+        cursor=block.cursor,
+        at_end=block.at_end,
+        reach=reach if around.over else None,
+    )
+    return Turn(tail, block)
 
 
 def _nothing(tail: Tail, got: CannotRead | None) -> Turn:

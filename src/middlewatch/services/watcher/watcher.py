@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
@@ -21,6 +21,7 @@ from middlewatch.model.advice import DesiredState
 from middlewatch.model.answer import Known, Unknown
 from middlewatch.model.attempt import Attempt
 from middlewatch.model.change import Change, WatchState
+from middlewatch.model.limits import NOTE, from_text, with_limits
 from middlewatch.model.milestone import Milestone
 from middlewatch.model.pattern import Pattern
 from middlewatch.model.policy import Policy
@@ -35,7 +36,13 @@ from middlewatch.services.watcher.memory import Codec, Kept, Tail, Watch
 from middlewatch.services.watcher.report import WatcherReport
 from middlewatch.services.watcher.roster import Roster, paths_of, watched
 from middlewatch.services.watcher.settings import WatcherSettings
-from middlewatch.services.watcher.tails import Circumstances, Turn, place_left, turn
+from middlewatch.services.watcher.tails import (
+    Circumstances,
+    Turn,
+    kept_by_store,
+    place_left,
+    turn,
+)
 from middlewatch.services.watcher.trail import audit_of, audit_of_signals, resumed
 
 _ALARMS = frozenset({SignalKind.SILENCE, SignalKind.NO_PROGRESS_AFTER_FAILURE})
@@ -49,6 +56,8 @@ class _Round:
     batch: Batch
     bytes_read: int
     behind: bool
+    away: tuple[str, ...] = ()
+    """Why those who keep the lines could not be asked."""
 
 
 class Watcher:
@@ -66,16 +75,19 @@ class Watcher:
         policy: Policy | None = None,
         settings: WatcherSettings | None = None,
         clock: Clock | None = None,
+        places: Callable[[Attempt], tuple[str, ...]] = paths_of,
     ) -> None:
         """``patterns`` are those that ``scanner`` was made from, by id. ``clock`` measures what
-        reading costs; without one only bytes and hits are counted."""
+        reading costs; without one only bytes and hits are counted. ``places`` says where ``logs``
+        has an attempt's output; what it says must not change while the attempt runs."""
         self._store = store
         self._scheduler = scheduler
         self._logs = logs
         self._scanner = scanner
         self._patterns = patterns
         self._codec = codec
-        self._policy = policy or Policy()
+        self._places_of = places
+        self._policy = self._site = policy or Policy()
         self._settings = settings or WatcherSettings()
         self._roster = Roster(store, scheduler, self._settings)
         self._appends: bool | None = None
@@ -91,6 +103,7 @@ class Watcher:
         """One listing and a bounded amount of reading. Never raises for one job's sake; raises
         `Unreachable` or `Unreadable` where the store itself cannot be read at all."""
         report = WatcherReport()
+        self._follow_limits(report)
         self._roster.load(now)
         if self._appends is None:
             facts = self._scheduler.facts()
@@ -106,6 +119,15 @@ class Watcher:
         if isinstance(answer, Known):
             self._roster.retire(answer.value)
         return report
+
+    def _follow_limits(self, report: WatcherReport) -> None:
+        """Somebody may have changed the limits over the API since the last tick."""
+        try:
+            limits = from_text(self._store.note(NOTE))
+        except ValueError as error:
+            report.errors.append(f"{error}; those before stay in force")
+            return
+        self._policy = with_limits(self._site, limits)
 
     # -- one round over all jobs -----------------------------------------------------------------
 
@@ -169,19 +191,21 @@ class Watcher:
             return 0, False
         report.watched += 1
         began = self._seconds()
-        done = self._read(kept, watch, now, files=files and not watch.closed)
+        done = self._read(kept, watch, now, files=files and not watch.closed, seen=seen)
         state = self._aiming(kept, watch)
         batch = done.batch if seen else replace(done.batch, caught_up=False)
         found = observe(state, batch, now, self._policy)
         took = self._seconds() - began
         self._took_s += took
         report.bytes_read += done.bytes_read
+        # One store that is away is one sentence, however many jobs it keeps the lines of.
+        report.errors.extend(why for why in done.away if why not in report.errors)
         report.hits += len(batch.hits)
         if done.bytes_read:
             kept.block = self._next_block(kept, len(batch.hits), took)
         closed = watch.closed or self._closes(kept, done, now)
         self._write(kept, Watch(found.state, done.tails, closed), (found,), now, report)
-        if not done.behind:
+        if not done.behind and not done.away:
             self._looked_at[attempt.id] = now
         if closed:
             self._looked_at.pop(attempt.id, None)
@@ -218,17 +242,19 @@ class Watcher:
                     kept.watch = Watch(fresh(kept.attempt.id))
         watch = kept.watch
         known = {tail.path for tail in watch.tails}
-        new = [path for path in paths_of(kept.attempt) if path not in known]
-        if not new or not _has_run(kept.attempt):
-            return watch
-        paths = paths_of(kept.attempt)
-        tails = [tail for tail in watch.tails if tail.cursor is not None or tail.path in paths]
+        paths = self._places_of(kept.attempt)
+        new = [path for path in paths if path not in known]
         before = self._roster.before(kept)
+        # Where its files begin is known when the attempt before needs them no more.
+        blocked = before is not None and not self._left(before)
+        if not new or not _has_run(kept.attempt) or blocked:
+            return watch
+        tails = [tail for tail in watch.tails if tail.cursor is not None or tail.path in paths]
         left = {} if before is None else _places(self._watch_of(before))
         tails.extend(Tail(path, guard=left.get(path)) for path in new)
         return replace(watch, tails=tuple(tails))
 
-    def _read(self, kept: Kept, watch: Watch, now: datetime, *, files: bool) -> _Round:
+    def _read(self, kept: Kept, watch: Watch, now: datetime, *, files: bool, seen: bool) -> _Round:
         attempt = kept.attempt
         before = self._roster.before(kept)
         blocked = before is not None and not self._left(before)
@@ -236,13 +262,12 @@ class Watcher:
             drained = files and not blocked and not attempt.live and not watch.tails
             quiet = Batch(attempt, drained=drained, caught_up=False)
             return _Round(watch.tails, quiet, 0, behind=not files and not watch.closed)
-        follower = self._roster.after(kept)
-        followed = follower is not None and _has_run(follower.attempt)
-        over = not attempt.live or follower is not None
+        followed = self._followed(kept)
+        over = not attempt.live or self._roster.after(kept) is not None
         turns: list[Turn] = []
         settings = replace(self._settings, block=kept.block or self._settings.first_block)
         for tail in watch.tails:
-            if followed and tail.at_end:
+            if followed and tail.at_end and not kept_by_store(tail.path):
                 # What is written there from now on is the next attempt's.
                 turns.append(Turn(tail))
                 continue
@@ -251,8 +276,12 @@ class Watcher:
                 followed=followed,
                 may_begin_anew=self._began_anew_twice(kept, tail.path, now),
                 append=self._append(attempt),
+                reach=_reach(kept, tail, now, news=seen and not followed) if over else None,
+                until=self._until(kept) if followed else None,
             )
             got = turn(self._logs, attempt, tail, around, settings=settings, now=now)
+            if got.block is not None and got.block.size:
+                kept.sizes[tail.path] = (now, got.block.size)
             if not got.began_anew:
                 kept.began_anew.pop(tail.path, None)
             turns.append(got)
@@ -283,7 +312,7 @@ class Watcher:
             if got.block.data:
                 moment = datetime.fromtimestamp(got.block.modified_at, UTC)
                 written = moment if written is None else max(written, moment)
-                hits.extend(self._hits(got))
+                hits.extend(self._hits(got, kept.attempt))
         looked = self._looked_at.get(kept.attempt.id)
         if written is not None and looked is not None and now - looked < timedelta(seconds=60):
             # It was not there at the last look: whatever the file server's clock says.
@@ -296,16 +325,18 @@ class Watcher:
             unreadable=tuple(unreadable),
             drained=over and at_end,
             caught_up=at_end,
-            readable=any(got.tail.cursor is not None for got in turns),
+            readable=any(got.tail.cursor is not None and got.away is None for got in turns),
         )
         behind = not at_end and read > 0
-        return _Round(tuple(got.tail for got in turns), batch, read, behind)
+        away = tuple(got.away for got in turns if got.away is not None)
+        return _Round(tuple(got.tail for got in turns), batch, read, behind, away)
 
-    def _hits(self, got: Turn) -> list[Hit]:
+    def _hits(self, got: Turn, attempt: Attempt) -> list[Hit]:
         block = got.block
         if block is None:
             return []
         stream = got.stream
+        allocation = frozenset(attempt.nodes)
         return [
             Hit(
                 self._patterns[raw.pattern_id],
@@ -315,7 +346,7 @@ class Watcher:
                 raw.groups,
                 got.tail.path,
                 _written_at(block, raw.offset),
-                block.node,
+                _node_at(block, raw.offset, allocation),
             )
             for raw in self._scanner.scan(block.data, block.base_offset)
         ]
@@ -338,6 +369,16 @@ class Watcher:
         watch = self._watch_of(kept)
         return watch.closed or watch.detection.progress.log_drained_at is not None
 
+    def _followed(self, kept: Kept) -> bool:
+        """Whether the next attempt has begun, so that the files may be its files now."""
+        follower = self._roster.after(kept)
+        return kept.followed or (follower is not None and _has_run(follower.attempt))
+
+    def _until(self, kept: Kept) -> datetime | None:
+        """When the next attempt started, as far as its record tells."""
+        follower = self._roster.after(kept)
+        return None if follower is None else follower.attempt.started_at
+
     def _closes(self, kept: Kept, done: _Round, now: datetime) -> bool:
         """Whether nothing more will be read: over, read to the end, and no late line to wait for."""
         attempt = kept.attempt
@@ -345,8 +386,7 @@ class Watcher:
             return False
         if not done.batch.drained and done.tails:
             return False
-        follower = self._roster.after(kept)
-        if follower is not None and _has_run(follower.attempt):
+        if self._followed(kept):
             return True
         end = attempt.end
         waited = self._settings.late_lines_s
@@ -434,9 +474,27 @@ def _written_at(block: Block, offset: int) -> datetime | None:
     return datetime.fromtimestamp(block.times[at - 1][1], UTC) if at else None
 
 
+def _node_at(block: Block, offset: int, allocation: frozenset[str]) -> str:
+    """The node that wrote the line at ``offset``, where the block's source knows it and it is one
+    of the attempt's: a label is written by whoever ships lines, perhaps with the domain behind."""
+    at = bisect_right(block.nodes, offset, key=lambda entry: entry[0])
+    name = block.nodes[at - 1][1] if at else block.node
+    if name in allocation:
+        return name
+    short = name.partition(".")[0]
+    return short if short in allocation else ""
+
+
 def _has_run(attempt: Attempt) -> bool:
     """Whether the attempt has started: before that nothing in its files can be its own."""
     return attempt.started_at is not None or attempt.state is JobState.RUNNING
+
+
+def _reach(kept: Kept, tail: Tail, now: datetime, *, news: bool) -> int | None:
+    """Where a file ends for an attempt that is over; ``news``: a listing of this tick shows no
+    attempt after it that has begun. None at the first look after the end."""
+    at, size = kept.sizes.get(tail.path, (now, 0))
+    return size if news and at < now and tail.reach is not None else tail.reach
 
 
 def _places(watch: Watch) -> dict[str, Cursor | None]:
