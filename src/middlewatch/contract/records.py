@@ -34,7 +34,7 @@ from middlewatch.model.gates import Gate, GateName, Gates
 from middlewatch.model.identity import AttemptId, ClusterId
 from middlewatch.model.issue import Issue, Verdict
 from middlewatch.model.milestone import Milestone
-from middlewatch.model.signal import Progress, Signal
+from middlewatch.model.signal import Pause, Progress, Signal
 
 
 def signal_message(row: int, signal: Signal) -> wire.Signal:
@@ -210,11 +210,30 @@ def progress_message(progress: Progress) -> wire.Progress:
         message.step_time_seconds = progress.step_time_s
     if progress.silence_limit_s is not None:
         message.silence_limit_seconds = progress.silence_limit_s
+    for name in ("throughput", "loss", "grad_norm"):
+        number = getattr(progress, name)
+        if number is not None:
+            setattr(message, name, number)
+    for unseen in progress.unseen:
+        told = message.unseen.add(what=out_text(unseen.what), why=out_text(unseen.why))
+        out_time(told.since, unseen.since)
+    message.pauses.extend(pause_message(pause) for pause in progress.pauses)
     out_time(message.last_step_at, progress.last_step_at)
     out_time(message.first_step_at, progress.first_step_at)
     out_time(message.checkpoint_at, progress.checkpoint_at)
     out_time(message.last_output_at, progress.last_output_at)
     out_time(message.log_drained_at, progress.log_drained_at)
+    return message
+
+
+def pause_message(pause: Pause) -> wire.Pause:
+    message = wire.Pause(
+        seconds=pause.length_s,
+        phase=pause.phase.value,
+        limit_seconds=pause.limit_s,
+        lasts=pause.lasts,
+    )
+    out_time(message.since, pause.since)
     return message
 
 

@@ -58,6 +58,16 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
+class Noted:
+    """A small durable fact that takes the place of what stood there when it was read: ``before``
+    None means that there was none yet."""
+
+    name: str
+    value: str
+    before: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Change:
     """What one transaction writes. Rows with a ``version`` are compared with what is stored
     (0 means: must not exist yet) and stored with ``version + 1``.
@@ -83,6 +93,7 @@ class Change:
     advice: tuple[Advice, ...] = ()
     actions: tuple[ActionRecord, ...] = ()
     milestones: tuple[Milestone, ...] = ()
+    notes: tuple[Noted, ...] = ()
     audit: tuple[AuditEvent, ...] = ()
     about_signals: tuple[tuple[str, AuditEvent], ...] = ()
     """Events about signals of this change, by the signal's key: written only for those that are
@@ -102,6 +113,7 @@ class Change:
             or self.advice
             or self.actions
             or self.milestones
+            or self.notes
             or self.audit
         )
 

@@ -144,6 +144,23 @@ class Unseen:
 
 
 @dataclass(frozen=True, slots=True)
+class Pause:
+    """One silence of an attempt, with what its limit was made of: the policy's ``limit`` (the
+    name of a field) ``times`` a factor, or ``learnt_s`` from the job's own habit, whichever is
+    longer. Enough to say what another limit would have meant."""
+
+    since: datetime
+    length_s: float
+    phase: Phase
+    limit_s: float
+    """The limit that was in force, seconds."""
+    limit: str
+    times: float = 1.0
+    learnt_s: float = 0.0
+    lasts: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """How far one attempt has come, as its log tells. Steps count as the program counts them.
 
@@ -171,4 +188,6 @@ class Progress:
     log_drained_at: datetime | None = None
     """When the watcher had last read the attempt's files to their end."""
     unseen: tuple[Unseen, ...] = ()
+    pauses: tuple[Pause, ...] = ()
+    """The silences that came nearest to their limits or went beyond them; at most eight."""
     updated_at: datetime | None = None

@@ -43,6 +43,7 @@ def gateway(parts: Parts, ages: Ages, wake: Hint) -> Gateway:
         socket=parts.places.socket,
         socket_others=SocketOthers(given.socket_others.value),
         signal_cap=parts.settings.policy.signal_cap,
+        policy=parts.settings.policy,
     )
     return server.Gateway(
         settings, parts.store, parts.clock, cluster_of(parts.settings), ages=ages, wake=wake

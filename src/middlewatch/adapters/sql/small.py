@@ -14,7 +14,7 @@ from sqlalchemy import Connection, insert, select, update
 from middlewatch.adapters.sql import schema as t
 from middlewatch.adapters.sql.codec import columns, decode, encode, micros, moment_of
 from middlewatch.adapters.sql.rows import put, take
-from middlewatch.model.change import Lease
+from middlewatch.model.change import Lease, Noted
 from middlewatch.ports.errors import Conflict, Refused
 from middlewatch.ports.store import TokenRecord
 
@@ -101,6 +101,14 @@ def note(connection: Connection, name: str) -> str | None:
 def put_notes(connection: Connection, notes: Sequence[tuple[str, str]]) -> None:
     for name, value in notes:
         put(connection, t.notes, "name", name, columns(t.notes, {"value": value}))
+
+
+def replace_note(connection: Connection, noted: Noted) -> None:
+    """Raises `Conflict` where something else stands there than what was read."""
+    stands = note(connection, noted.name)
+    if stands != noted.before:
+        raise Conflict(f"the note {noted.name!r} was changed meanwhile: read it again")
+    put_notes(connection, ((noted.name, noted.value),))
 
 
 def beat(connection: Connection) -> None:

@@ -26,6 +26,7 @@ from middlewatch.adapters.sql.codec import (
 )
 from middlewatch.adapters.sql.rows import Swap, existing, put, swap, take
 from middlewatch.adapters.sql.signals import write_signals
+from middlewatch.adapters.sql.small import replace_note
 from middlewatch.model.action import ActionRecord
 from middlewatch.model.advice import Advice
 from middlewatch.model.attempt import Attempt, EndedBy
@@ -67,6 +68,8 @@ def write(connection: Connection, change: Change) -> Applied:
         _write_action(connection, action)
     for milestone in change.milestones:
         _write_milestone(connection, milestone)
+    for noted in change.notes:
+        replace_note(connection, noted)
     stored = frozenset(new)
     told = (event for key, event in change.about_signals if key in stored)
     last = write_audit(connection, (*change.audit, *told))

@@ -65,6 +65,7 @@ NEEDED: dict[str, tuple[Scope, ...]] = {
     "heimdall.v1.HeimdallService.RecordRecoveryMilestone": (Scope.CONTROLLER,),
     "heimdall.v1.AuditService.CreateAuditEvents": (Scope.INGEST, Scope.CONTROLLER),
     "middlewatch.v1.MiddlewatchService.PostSignals": (Scope.INGEST,),
+    "middlewatch.v1.MiddlewatchService.SetLimits": (Scope.ADMIN,),
 }
 """Scopes of which a call needs one; a call that is not here reads."""
 

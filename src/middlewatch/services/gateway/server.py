@@ -15,7 +15,7 @@ import stat
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ import structlog
 import uvicorn
 
 from middlewatch.model.identity import ClusterId
+from middlewatch.model.policy import Policy
 from middlewatch.ports.clock import Clock
 from middlewatch.ports.errors import Refused, Unreachable
 from middlewatch.ports.store import Store
@@ -57,6 +58,7 @@ class GatewaySettings:
     body_limit: int = 2 * 1024 * 1024
     stale_after_s: float = 60.0
     signal_cap: int = 100
+    policy: Policy = field(default_factory=Policy)
     most_connections: int = 200
     head_seconds: float = 10.0
 
@@ -94,6 +96,7 @@ class Gateway:
             ages=ages,
             stale_after_s=settings.stale_after_s,
             signal_cap=settings.signal_cap,
+            policy=settings.policy,
             wake=wake,
         )
         door = Door(

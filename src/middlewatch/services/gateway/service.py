@@ -23,6 +23,7 @@ from middlewatch.model.identity import (
     ClusterId,
     parse_attempt_reference,
 )
+from middlewatch.model.policy import Policy
 from middlewatch.ports.clock import Clock
 from middlewatch.ports.errors import Conflict, NotFound, PortError, Refused, Unreachable
 from middlewatch.ports.store import Store
@@ -58,6 +59,8 @@ class Context:
     ages: Ages = _no_loops
     stale_after_s: float = 60.0
     signal_cap: int = 100
+    policy: Policy = field(default_factory=Policy)
+    """As the settings have it, before any change of limits."""
     wake: Callable[[], None] = field(default=_nothing)
 
 

@@ -841,6 +841,11 @@ class Progress(_message.Message):
     SILENCE_LIMIT_SECONDS_FIELD_NUMBER: _builtins.int
     LAST_OUTPUT_AT_FIELD_NUMBER: _builtins.int
     LOG_DRAINED_AT_FIELD_NUMBER: _builtins.int
+    THROUGHPUT_FIELD_NUMBER: _builtins.int
+    LOSS_FIELD_NUMBER: _builtins.int
+    GRAD_NORM_FIELD_NUMBER: _builtins.int
+    UNSEEN_FIELD_NUMBER: _builtins.int
+    PAUSES_FIELD_NUMBER: _builtins.int
     phase: _builtins.str
     first_step: _builtins.int
     last_step: _builtins.int
@@ -849,6 +854,10 @@ class Progress(_message.Message):
     loaded_step: _builtins.int
     step_time_seconds: _builtins.float
     silence_limit_seconds: _builtins.float
+    throughput: _builtins.float
+    """As the program prints it, in its own unit."""
+    loss: _builtins.float
+    grad_norm: _builtins.float
     @_builtins.property
     def last_step_at(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
@@ -859,6 +868,14 @@ class Progress(_message.Message):
     def last_output_at(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
     def log_drained_at(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def unseen(self) -> _containers.RepeatedCompositeFieldContainer[Global___Unseen]:
+        """What is needed to judge this attempt and cannot be seen."""
+
+    @_builtins.property
+    def pauses(self) -> _containers.RepeatedCompositeFieldContainer[Global___Pause]:
+        """Its longest silences, measured against the limits."""
+
     def __init__(
         self,
         *,
@@ -875,23 +892,34 @@ class Progress(_message.Message):
         silence_limit_seconds: _builtins.float | None = ...,
         last_output_at: _timestamp_pb2.Timestamp | None = ...,
         log_drained_at: _timestamp_pb2.Timestamp | None = ...,
+        throughput: _builtins.float | None = ...,
+        loss: _builtins.float | None = ...,
+        grad_norm: _builtins.float | None = ...,
+        unseen: _abc.Iterable[Global___Unseen] | None = ...,
+        pauses: _abc.Iterable[Global___Pause] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_checkpoint_step", b"_checkpoint_step", "_first_step", b"_first_step", "_last_step", b"_last_step", "_loaded_step", b"_loaded_step", "_silence_limit_seconds", b"_silence_limit_seconds", "_step_time_seconds", b"_step_time_seconds", "_total_steps", b"_total_steps", "checkpoint_at", b"checkpoint_at", "checkpoint_step", b"checkpoint_step", "first_step", b"first_step", "first_step_at", b"first_step_at", "last_output_at", b"last_output_at", "last_step", b"last_step", "last_step_at", b"last_step_at", "loaded_step", b"loaded_step", "log_drained_at", b"log_drained_at", "silence_limit_seconds", b"silence_limit_seconds", "step_time_seconds", b"step_time_seconds", "total_steps", b"total_steps"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_checkpoint_step", b"_checkpoint_step", "_first_step", b"_first_step", "_grad_norm", b"_grad_norm", "_last_step", b"_last_step", "_loaded_step", b"_loaded_step", "_loss", b"_loss", "_silence_limit_seconds", b"_silence_limit_seconds", "_step_time_seconds", b"_step_time_seconds", "_throughput", b"_throughput", "_total_steps", b"_total_steps", "checkpoint_at", b"checkpoint_at", "checkpoint_step", b"checkpoint_step", "first_step", b"first_step", "first_step_at", b"first_step_at", "grad_norm", b"grad_norm", "last_output_at", b"last_output_at", "last_step", b"last_step", "last_step_at", b"last_step_at", "loaded_step", b"loaded_step", "log_drained_at", b"log_drained_at", "loss", b"loss", "silence_limit_seconds", b"silence_limit_seconds", "step_time_seconds", b"step_time_seconds", "throughput", b"throughput", "total_steps", b"total_steps"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_checkpoint_step", b"_checkpoint_step", "_first_step", b"_first_step", "_last_step", b"_last_step", "_loaded_step", b"_loaded_step", "_silence_limit_seconds", b"_silence_limit_seconds", "_step_time_seconds", b"_step_time_seconds", "_total_steps", b"_total_steps", "checkpoint_at", b"checkpoint_at", "checkpoint_step", b"checkpoint_step", "first_step", b"first_step", "first_step_at", b"first_step_at", "last_output_at", b"last_output_at", "last_step", b"last_step", "last_step_at", b"last_step_at", "loaded_step", b"loaded_step", "log_drained_at", b"log_drained_at", "phase", b"phase", "silence_limit_seconds", b"silence_limit_seconds", "step_time_seconds", b"step_time_seconds", "total_steps", b"total_steps"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_checkpoint_step", b"_checkpoint_step", "_first_step", b"_first_step", "_grad_norm", b"_grad_norm", "_last_step", b"_last_step", "_loaded_step", b"_loaded_step", "_loss", b"_loss", "_silence_limit_seconds", b"_silence_limit_seconds", "_step_time_seconds", b"_step_time_seconds", "_throughput", b"_throughput", "_total_steps", b"_total_steps", "checkpoint_at", b"checkpoint_at", "checkpoint_step", b"checkpoint_step", "first_step", b"first_step", "first_step_at", b"first_step_at", "grad_norm", b"grad_norm", "last_output_at", b"last_output_at", "last_step", b"last_step", "last_step_at", b"last_step_at", "loaded_step", b"loaded_step", "log_drained_at", b"log_drained_at", "loss", b"loss", "pauses", b"pauses", "phase", b"phase", "silence_limit_seconds", b"silence_limit_seconds", "step_time_seconds", b"step_time_seconds", "throughput", b"throughput", "total_steps", b"total_steps", "unseen", b"unseen"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__checkpoint_step: _TypeAlias = _typing.Literal["checkpoint_step"]  # noqa: Y015
     _WhichOneofArgType__checkpoint_step: _TypeAlias = _typing.Literal["_checkpoint_step", b"_checkpoint_step"]  # noqa: Y015
     _WhichOneofReturnType__first_step: _TypeAlias = _typing.Literal["first_step"]  # noqa: Y015
     _WhichOneofArgType__first_step: _TypeAlias = _typing.Literal["_first_step", b"_first_step"]  # noqa: Y015
+    _WhichOneofReturnType__grad_norm: _TypeAlias = _typing.Literal["grad_norm"]  # noqa: Y015
+    _WhichOneofArgType__grad_norm: _TypeAlias = _typing.Literal["_grad_norm", b"_grad_norm"]  # noqa: Y015
     _WhichOneofReturnType__last_step: _TypeAlias = _typing.Literal["last_step"]  # noqa: Y015
     _WhichOneofArgType__last_step: _TypeAlias = _typing.Literal["_last_step", b"_last_step"]  # noqa: Y015
     _WhichOneofReturnType__loaded_step: _TypeAlias = _typing.Literal["loaded_step"]  # noqa: Y015
     _WhichOneofArgType__loaded_step: _TypeAlias = _typing.Literal["_loaded_step", b"_loaded_step"]  # noqa: Y015
+    _WhichOneofReturnType__loss: _TypeAlias = _typing.Literal["loss"]  # noqa: Y015
+    _WhichOneofArgType__loss: _TypeAlias = _typing.Literal["_loss", b"_loss"]  # noqa: Y015
     _WhichOneofReturnType__silence_limit_seconds: _TypeAlias = _typing.Literal["silence_limit_seconds"]  # noqa: Y015
     _WhichOneofArgType__silence_limit_seconds: _TypeAlias = _typing.Literal["_silence_limit_seconds", b"_silence_limit_seconds"]  # noqa: Y015
     _WhichOneofReturnType__step_time_seconds: _TypeAlias = _typing.Literal["step_time_seconds"]  # noqa: Y015
     _WhichOneofArgType__step_time_seconds: _TypeAlias = _typing.Literal["_step_time_seconds", b"_step_time_seconds"]  # noqa: Y015
+    _WhichOneofReturnType__throughput: _TypeAlias = _typing.Literal["throughput"]  # noqa: Y015
+    _WhichOneofArgType__throughput: _TypeAlias = _typing.Literal["_throughput", b"_throughput"]  # noqa: Y015
     _WhichOneofReturnType__total_steps: _TypeAlias = _typing.Literal["total_steps"]  # noqa: Y015
     _WhichOneofArgType__total_steps: _TypeAlias = _typing.Literal["_total_steps", b"_total_steps"]  # noqa: Y015
     @_typing.overload
@@ -899,17 +927,84 @@ class Progress(_message.Message):
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__first_step) -> _WhichOneofReturnType__first_step | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__grad_norm) -> _WhichOneofReturnType__grad_norm | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__last_step) -> _WhichOneofReturnType__last_step | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__loaded_step) -> _WhichOneofReturnType__loaded_step | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__loss) -> _WhichOneofReturnType__loss | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__silence_limit_seconds) -> _WhichOneofReturnType__silence_limit_seconds | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__step_time_seconds) -> _WhichOneofReturnType__step_time_seconds | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__throughput) -> _WhichOneofReturnType__throughput | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__total_steps) -> _WhichOneofReturnType__total_steps | None: ...
 
 Global___Progress: _TypeAlias = Progress  # noqa: Y015
+
+@_typing.final
+class Unseen(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WHAT_FIELD_NUMBER: _builtins.int
+    SINCE_FIELD_NUMBER: _builtins.int
+    WHY_FIELD_NUMBER: _builtins.int
+    what: _builtins.str
+    """log or progress."""
+    why: _builtins.str
+    @_builtins.property
+    def since(self) -> _timestamp_pb2.Timestamp: ...
+    def __init__(
+        self,
+        *,
+        what: _builtins.str = ...,
+        since: _timestamp_pb2.Timestamp | None = ...,
+        why: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["since", b"since"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["since", b"since", "what", b"what", "why", b"why"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Unseen: _TypeAlias = Unseen  # noqa: Y015
+
+@_typing.final
+class Pause(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SINCE_FIELD_NUMBER: _builtins.int
+    SECONDS_FIELD_NUMBER: _builtins.int
+    PHASE_FIELD_NUMBER: _builtins.int
+    LIMIT_SECONDS_FIELD_NUMBER: _builtins.int
+    LASTS_FIELD_NUMBER: _builtins.int
+    seconds: _builtins.float
+    phase: _builtins.str
+    limit_seconds: _builtins.float
+    """The limit that was in force, seconds."""
+    lasts: _builtins.bool
+    """It has not ended yet."""
+    @_builtins.property
+    def since(self) -> _timestamp_pb2.Timestamp: ...
+    def __init__(
+        self,
+        *,
+        since: _timestamp_pb2.Timestamp | None = ...,
+        seconds: _builtins.float = ...,
+        phase: _builtins.str = ...,
+        limit_seconds: _builtins.float = ...,
+        lasts: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["since", b"since"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lasts", b"lasts", "limit_seconds", b"limit_seconds", "phase", b"phase", "seconds", b"seconds", "since", b"since"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Pause: _TypeAlias = Pause  # noqa: Y015
 
 @_typing.final
 class ActionRecord(_message.Message):
@@ -1351,3 +1446,241 @@ class GetHealthResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetHealthResponse: _TypeAlias = GetHealthResponse  # noqa: Y015
+
+@_typing.final
+class Limit(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    SECONDS_FIELD_NUMBER: _builtins.int
+    CONFIGURED_SECONDS_FIELD_NUMBER: _builtins.int
+    CHANGED_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    seconds: _builtins.float
+    configured_seconds: _builtins.float
+    """As the settings have it, seconds."""
+    changed: _builtins.bool
+    """Changed over the API."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        seconds: _builtins.float = ...,
+        configured_seconds: _builtins.float = ...,
+        changed: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed", "configured_seconds", b"configured_seconds", "name", b"name", "seconds", b"seconds"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Limit: _TypeAlias = Limit  # noqa: Y015
+
+@_typing.final
+class LimitValue(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    SECONDS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    seconds: _builtins.float
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        seconds: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "seconds", b"seconds"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LimitValue: _TypeAlias = LimitValue  # noqa: Y015
+
+@_typing.final
+class Limits(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LIMITS_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    CHANGED_AT_FIELD_NUMBER: _builtins.int
+    CHANGED_BY_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    version: _builtins.int
+    """Grows by one with each change; 0 until the first one."""
+    changed_by: _builtins.str
+    reason: _builtins.str
+    @_builtins.property
+    def limits(self) -> _containers.RepeatedCompositeFieldContainer[Global___Limit]: ...
+    @_builtins.property
+    def changed_at(self) -> _timestamp_pb2.Timestamp: ...
+    def __init__(
+        self,
+        *,
+        limits: _abc.Iterable[Global___Limit] | None = ...,
+        version: _builtins.int = ...,
+        changed_at: _timestamp_pb2.Timestamp | None = ...,
+        changed_by: _builtins.str = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["changed_at", b"changed_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed_at", b"changed_at", "changed_by", b"changed_by", "limits", b"limits", "reason", b"reason", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Limits: _TypeAlias = Limits  # noqa: Y015
+
+@_typing.final
+class GetLimitsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetLimitsRequest: _TypeAlias = GetLimitsRequest  # noqa: Y015
+
+@_typing.final
+class SetLimitsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERSION_FIELD_NUMBER: _builtins.int
+    LIMITS_FIELD_NUMBER: _builtins.int
+    RESET_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    version: _builtins.int
+    """The version that was read; another one since is a conflict."""
+    reason: _builtins.str
+    @_builtins.property
+    def limits(self) -> _containers.RepeatedCompositeFieldContainer[Global___LimitValue]:
+        """A name that is left out keeps what it has."""
+
+    @_builtins.property
+    def reset(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Names that go back to what the settings say."""
+
+    def __init__(
+        self,
+        *,
+        version: _builtins.int = ...,
+        limits: _abc.Iterable[Global___LimitValue] | None = ...,
+        reset: _abc.Iterable[_builtins.str] | None = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["limits", b"limits", "reason", b"reason", "reset", b"reset", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetLimitsRequest: _TypeAlias = SetLimitsRequest  # noqa: Y015
+
+@_typing.final
+class PreviewLimitsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LIMITS_FIELD_NUMBER: _builtins.int
+    RESET_FIELD_NUMBER: _builtins.int
+    SECONDS_FIELD_NUMBER: _builtins.int
+    seconds: _builtins.float
+    """How far back, seconds; absent: seven days."""
+    @_builtins.property
+    def limits(self) -> _containers.RepeatedCompositeFieldContainer[Global___LimitValue]: ...
+    @_builtins.property
+    def reset(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        limits: _abc.Iterable[Global___LimitValue] | None = ...,
+        reset: _abc.Iterable[_builtins.str] | None = ...,
+        seconds: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_seconds", b"_seconds", "seconds", b"seconds"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_seconds", b"_seconds", "limits", b"limits", "reset", b"reset", "seconds", b"seconds"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__seconds: _TypeAlias = _typing.Literal["seconds"]  # noqa: Y015
+    _WhichOneofArgType__seconds: _TypeAlias = _typing.Literal["_seconds", b"_seconds"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__seconds) -> _WhichOneofReturnType__seconds | None: ...
+
+Global___PreviewLimitsRequest: _TypeAlias = PreviewLimitsRequest  # noqa: Y015
+
+@_typing.final
+class PreviewedAlarm(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ATTEMPT_ID_FIELD_NUMBER: _builtins.int
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    ATTEMPT_INDEX_FIELD_NUMBER: _builtins.int
+    PAUSE_FIELD_NUMBER: _builtins.int
+    WOULD_BE_LIMIT_SECONDS_FIELD_NUMBER: _builtins.int
+    attempt_id: _builtins.str
+    job_id: _builtins.str
+    attempt_index: _builtins.int
+    would_be_limit_seconds: _builtins.float
+    """The limit that there would have been, seconds."""
+    @_builtins.property
+    def pause(self) -> Global___Pause: ...
+    def __init__(
+        self,
+        *,
+        attempt_id: _builtins.str = ...,
+        job_id: _builtins.str = ...,
+        attempt_index: _builtins.int = ...,
+        pause: Global___Pause | None = ...,
+        would_be_limit_seconds: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["pause", b"pause"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt_id", b"attempt_id", "attempt_index", b"attempt_index", "job_id", b"job_id", "pause", b"pause", "would_be_limit_seconds", b"would_be_limit_seconds"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PreviewedAlarm: _TypeAlias = PreviewedAlarm  # noqa: Y015
+
+@_typing.final
+class PreviewLimitsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ATTEMPTS_FIELD_NUMBER: _builtins.int
+    ALARMS_NOW_FIELD_NUMBER: _builtins.int
+    ALARMS_THEN_FIELD_NUMBER: _builtins.int
+    COME_FIELD_NUMBER: _builtins.int
+    GO_FIELD_NUMBER: _builtins.int
+    CUT_FIELD_NUMBER: _builtins.int
+    attempts: _builtins.int
+    """Attempts whose silences were looked at."""
+    alarms_now: _builtins.int
+    """Alarms with the limits in force, and with the others."""
+    alarms_then: _builtins.int
+    cut: _builtins.bool
+    """More attempts than are looked at in one preview; the newest were."""
+    @_builtins.property
+    def come(self) -> _containers.RepeatedCompositeFieldContainer[Global___PreviewedAlarm]: ...
+    @_builtins.property
+    def go(self) -> _containers.RepeatedCompositeFieldContainer[Global___PreviewedAlarm]: ...
+    def __init__(
+        self,
+        *,
+        attempts: _builtins.int = ...,
+        alarms_now: _builtins.int = ...,
+        alarms_then: _builtins.int = ...,
+        come: _abc.Iterable[Global___PreviewedAlarm] | None = ...,
+        go: _abc.Iterable[Global___PreviewedAlarm] | None = ...,
+        cut: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alarms_now", b"alarms_now", "alarms_then", b"alarms_then", "attempts", b"attempts", "come", b"come", "cut", b"cut", "go", b"go"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PreviewLimitsResponse: _TypeAlias = PreviewLimitsResponse  # noqa: Y015

@@ -84,6 +84,21 @@ class MiddlewatchServiceStub:
                 request_serializer=middlewatch_dot_v1_dot_middlewatch__pb2.GetHealthRequest.SerializeToString,
                 response_deserializer=middlewatch_dot_v1_dot_middlewatch__pb2.GetHealthResponse.FromString,
                 _registered_method=True)
+        self.GetLimits = channel.unary_unary(
+                '/middlewatch.v1.MiddlewatchService/GetLimits',
+                request_serializer=middlewatch_dot_v1_dot_middlewatch__pb2.GetLimitsRequest.SerializeToString,
+                response_deserializer=middlewatch_dot_v1_dot_middlewatch__pb2.Limits.FromString,
+                _registered_method=True)
+        self.SetLimits = channel.unary_unary(
+                '/middlewatch.v1.MiddlewatchService/SetLimits',
+                request_serializer=middlewatch_dot_v1_dot_middlewatch__pb2.SetLimitsRequest.SerializeToString,
+                response_deserializer=middlewatch_dot_v1_dot_middlewatch__pb2.Limits.FromString,
+                _registered_method=True)
+        self.PreviewLimits = channel.unary_unary(
+                '/middlewatch.v1.MiddlewatchService/PreviewLimits',
+                request_serializer=middlewatch_dot_v1_dot_middlewatch__pb2.PreviewLimitsRequest.SerializeToString,
+                response_deserializer=middlewatch_dot_v1_dot_middlewatch__pb2.PreviewLimitsResponse.FromString,
+                _registered_method=True)
 
 
 class MiddlewatchServiceServicer:
@@ -153,6 +168,27 @@ class MiddlewatchServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetLimits(self, request, context):
+        """The limits of detection as they are in force, and where each comes from.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetLimits(self, request, context):
+        """Change limits while jobs run: the watcher follows at its next tick.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PreviewLimits(self, request, context):
+        """What other limits would have meant: which past alarms would come and which would go.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_MiddlewatchServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -205,6 +241,21 @@ def add_MiddlewatchServiceServicer_to_server(servicer, server):
                     servicer.GetHealth,
                     request_deserializer=middlewatch_dot_v1_dot_middlewatch__pb2.GetHealthRequest.FromString,
                     response_serializer=middlewatch_dot_v1_dot_middlewatch__pb2.GetHealthResponse.SerializeToString,
+            ),
+            'GetLimits': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetLimits,
+                    request_deserializer=middlewatch_dot_v1_dot_middlewatch__pb2.GetLimitsRequest.FromString,
+                    response_serializer=middlewatch_dot_v1_dot_middlewatch__pb2.Limits.SerializeToString,
+            ),
+            'SetLimits': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetLimits,
+                    request_deserializer=middlewatch_dot_v1_dot_middlewatch__pb2.SetLimitsRequest.FromString,
+                    response_serializer=middlewatch_dot_v1_dot_middlewatch__pb2.Limits.SerializeToString,
+            ),
+            'PreviewLimits': grpc.unary_unary_rpc_method_handler(
+                    servicer.PreviewLimits,
+                    request_deserializer=middlewatch_dot_v1_dot_middlewatch__pb2.PreviewLimitsRequest.FromString,
+                    response_serializer=middlewatch_dot_v1_dot_middlewatch__pb2.PreviewLimitsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -477,6 +528,87 @@ class MiddlewatchService:
             '/middlewatch.v1.MiddlewatchService/GetHealth',
             middlewatch_dot_v1_dot_middlewatch__pb2.GetHealthRequest.SerializeToString,
             middlewatch_dot_v1_dot_middlewatch__pb2.GetHealthResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetLimits(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/middlewatch.v1.MiddlewatchService/GetLimits',
+            middlewatch_dot_v1_dot_middlewatch__pb2.GetLimitsRequest.SerializeToString,
+            middlewatch_dot_v1_dot_middlewatch__pb2.Limits.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetLimits(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/middlewatch.v1.MiddlewatchService/SetLimits',
+            middlewatch_dot_v1_dot_middlewatch__pb2.SetLimitsRequest.SerializeToString,
+            middlewatch_dot_v1_dot_middlewatch__pb2.Limits.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PreviewLimits(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/middlewatch.v1.MiddlewatchService/PreviewLimits',
+            middlewatch_dot_v1_dot_middlewatch__pb2.PreviewLimitsRequest.SerializeToString,
+            middlewatch_dot_v1_dot_middlewatch__pb2.PreviewLimitsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -50,6 +50,12 @@ class MiddlewatchServiceStub:
     """The trail of all jobs, by number: without a bound the newest lines."""
     ListLeases: _grpc.UnaryUnaryMultiCallable[_middlewatch_pb2.ListLeasesRequest, _middlewatch_pb2.ListLeasesResponse]
     GetHealth: _grpc.UnaryUnaryMultiCallable[_middlewatch_pb2.GetHealthRequest, _middlewatch_pb2.GetHealthResponse]
+    GetLimits: _grpc.UnaryUnaryMultiCallable[_middlewatch_pb2.GetLimitsRequest, _middlewatch_pb2.Limits]
+    """The limits of detection as they are in force, and where each comes from."""
+    SetLimits: _grpc.UnaryUnaryMultiCallable[_middlewatch_pb2.SetLimitsRequest, _middlewatch_pb2.Limits]
+    """Change limits while jobs run: the watcher follows at its next tick."""
+    PreviewLimits: _grpc.UnaryUnaryMultiCallable[_middlewatch_pb2.PreviewLimitsRequest, _middlewatch_pb2.PreviewLimitsResponse]
+    """What other limits would have meant: which past alarms would come and which would go."""
 
 @_typing.type_check_only
 class MiddlewatchServiceAsyncStub(MiddlewatchServiceStub):
@@ -68,6 +74,12 @@ class MiddlewatchServiceAsyncStub(MiddlewatchServiceStub):
     """The trail of all jobs, by number: without a bound the newest lines."""
     ListLeases: _aio.UnaryUnaryMultiCallable[_middlewatch_pb2.ListLeasesRequest, _middlewatch_pb2.ListLeasesResponse]  # type: ignore[assignment]
     GetHealth: _aio.UnaryUnaryMultiCallable[_middlewatch_pb2.GetHealthRequest, _middlewatch_pb2.GetHealthResponse]  # type: ignore[assignment]
+    GetLimits: _aio.UnaryUnaryMultiCallable[_middlewatch_pb2.GetLimitsRequest, _middlewatch_pb2.Limits]  # type: ignore[assignment]
+    """The limits of detection as they are in force, and where each comes from."""
+    SetLimits: _aio.UnaryUnaryMultiCallable[_middlewatch_pb2.SetLimitsRequest, _middlewatch_pb2.Limits]  # type: ignore[assignment]
+    """Change limits while jobs run: the watcher follows at its next tick."""
+    PreviewLimits: _aio.UnaryUnaryMultiCallable[_middlewatch_pb2.PreviewLimitsRequest, _middlewatch_pb2.PreviewLimitsResponse]  # type: ignore[assignment]
+    """What other limits would have meant: which past alarms would come and which would go."""
 
 class MiddlewatchServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -143,5 +155,29 @@ class MiddlewatchServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _middlewatch_pb2.GetHealthRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_middlewatch_pb2.GetHealthResponse, _abc.Awaitable[_middlewatch_pb2.GetHealthResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def GetLimits(
+        self,
+        request: _middlewatch_pb2.GetLimitsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_middlewatch_pb2.Limits, _abc.Awaitable[_middlewatch_pb2.Limits]]:
+        """The limits of detection as they are in force, and where each comes from."""
+
+    @_abc_1.abstractmethod
+    def SetLimits(
+        self,
+        request: _middlewatch_pb2.SetLimitsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_middlewatch_pb2.Limits, _abc.Awaitable[_middlewatch_pb2.Limits]]:
+        """Change limits while jobs run: the watcher follows at its next tick."""
+
+    @_abc_1.abstractmethod
+    def PreviewLimits(
+        self,
+        request: _middlewatch_pb2.PreviewLimitsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_middlewatch_pb2.PreviewLimitsResponse, _abc.Awaitable[_middlewatch_pb2.PreviewLimitsResponse]]:
+        """What other limits would have meant: which past alarms would come and which would go."""
 
 def add_MiddlewatchServiceServicer_to_server(servicer: MiddlewatchServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
