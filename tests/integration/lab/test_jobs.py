@@ -33,6 +33,15 @@ def reaches(lab: Cluster, job_id: str, step: int) -> Callable[[], bool]:
     return lambda: max(losses(log(lab, job_id)), default=0) >= step
 
 
+def stands_still(lab: Cluster, job_id: str) -> Callable[[], bool]:
+    def unchanged() -> bool:
+        before = max(losses(log(lab, job_id)))
+        pause(1.5)
+        return max(losses(log(lab, job_id))) == before
+
+    return unchanged
+
+
 def restart(lab: Cluster, job_id: str, *, exclude: str) -> None:
     """Requeue and let go again, as a controller does, without one."""
     lab.run(["scontrol", "requeue", job_id])
@@ -71,7 +80,7 @@ def test_a_crashed_job_resumes_elsewhere_and_computes_what_it_would_have_compute
     assert len(losses(text)) == 50
     after = lab.run(["scontrol", "show", "hostnames", lab.job(job_id)["NodeList"]]).stdout.split()
     assert bad not in after
-    assert wait_for(lambda: [r["State"] for r in lab.accounting(job_id)][-1] == "COMPLETED", 20)
+    assert wait_for(lambda: [r["State"] for r in lab.accounting(job_id)][-1] == "COMPLETED", 60)
     assert len(lab.accounting(job_id)) == 2
 
 
@@ -99,25 +108,23 @@ def test_a_comment_arrives_as_it_was_given(lab: Cluster) -> None:
 @pytest.mark.slurm
 def test_a_running_job_can_be_crashed_slowed_and_hung(lab: Cluster) -> None:
     job_id = lab.submit(LONG)
-    assert wait_for(reaches(lab, job_id, 5), 30)
+    assert wait_for(reaches(lab, job_id, 5), 60)
 
     break_it(lab, "slow", job_id, factor=10.0)
-    assert wait_for(lambda: "step_time_s=0.50" in log(lab, job_id), 20)
+    assert wait_for(lambda: "step_time_s=0.50" in log(lab, job_id), 60)
     break_it(lab, "heal", job_id)
     now = max(losses(log(lab, job_id)))
-    assert wait_for(reaches(lab, job_id, now + 20), 20)
+    assert wait_for(reaches(lab, job_id, now + 20), 60)
 
     break_it(lab, "hang", job_id, rank=0)
-    pause(1.0)
+    assert wait_for(stands_still(lab, job_id), 60)
     stuck = max(losses(log(lab, job_id)))
-    pause(0.5)
-    assert max(losses(log(lab, job_id))) == stuck
     assert lab.job(job_id)["JobState"] == "RUNNING"
 
     # The hang was an order for that attempt; the next one runs on from the checkpoint.
     restart(lab, job_id, exclude="")
     lab.wait_state(job_id, "RUNNING")
-    assert wait_for(reaches(lab, job_id, stuck + 1), 30)
+    assert wait_for(reaches(lab, job_id, stuck + 1), 60)
     break_it(lab, "crash", job_id, rank=0)
     lab.wait_state(job_id, "FAILED")
     assert "[rank0]: IndexError" in log(lab, job_id)
@@ -139,7 +146,7 @@ def test_nodes_and_daemons_can_be_broken_and_mended(lab: Cluster) -> None:
 @pytest.mark.slurm
 def test_a_node_set_down_sends_its_job_elsewhere(lab: Cluster) -> None:
     job_id = lab.submit(LONG)
-    assert wait_for(reaches(lab, job_id, 2), 30)
+    assert wait_for(reaches(lab, job_id, 2), 60)
     node = lab.run(["scontrol", "show", "hostnames", lab.job(job_id)["NodeList"]]).stdout.split()[0]
     break_it(lab, "down-node", node)
     lab.wait_state(job_id, "PENDING")
@@ -167,7 +174,7 @@ def test_a_control_file_that_the_user_made_a_link_does_no_harm(
     lab: Cluster, tmp_path: Path
 ) -> None:
     job_id = lab.submit(LONG)
-    assert wait_for(reaches(lab, job_id, 1), 30)
+    assert wait_for(reaches(lab, job_id, 1), 60)
     victim = tmp_path / "victim"
     victim.write_text("precious")
     control = lab.home("games") / "checkpoints" / job_id / "control.json"

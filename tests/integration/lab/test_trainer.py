@@ -73,6 +73,19 @@ def finish(processes: Sequence[subprocess.Popen[str]], seconds: float = 30) -> E
     return Ended([p.returncode for p in processes], text)
 
 
+def saved(folder: Path, step: int, seconds: float = 90) -> int:
+    """Wait for a checkpoint of that step or a later one; the newest one's step."""
+    deadline = time.monotonic() + seconds
+    while True:
+        newest = max(
+            (int(p.stem.removeprefix("step-")) for p in folder.glob("step-*.json")), default=0
+        )
+        if newest >= step:
+            return newest
+        assert time.monotonic() < deadline, f"no checkpoint of step {step} after {seconds} s"
+        time.sleep(0.02)
+
+
 def run(folder: Path, ranks: int, attempt: int, *words: str) -> Ended:
     return finish(start(folder, ranks, attempt, *words))
 
@@ -160,11 +173,9 @@ def test_a_rank_that_recovers_prints_a_traceback_and_loses_nothing(tmp_path: Pat
 
 
 def test_a_hanging_rank_makes_all_wait(tmp_path: Path) -> None:
-    processes = start(tmp_path, 2, 0, "--steps=20", "--fault=hang", "--fault-at=8")
-    checkpoint = tmp_path / "step-0000005.json"
-    deadline = time.monotonic() + 20
-    while not checkpoint.exists() and time.monotonic() < deadline:
-        time.sleep(0.02)
+    hang = ("--fault=hang", "--fault-at=8", "--checkpoint-every=7")
+    processes = start(tmp_path, 2, 0, "--steps=20", *hang)
+    saved(tmp_path, 7)
     time.sleep(0.3)
     alive = [p.poll() for p in processes]
     for p in processes:
@@ -176,9 +187,10 @@ def test_a_hanging_rank_makes_all_wait(tmp_path: Path) -> None:
 
 def test_an_order_in_the_control_file_strikes_a_running_job_once(tmp_path: Path) -> None:
     processes = start(tmp_path, 2, 0, "--steps=100000", "--step-seconds=0.01")
-    time.sleep(0.5)
+    saved(tmp_path, 5)
     (tmp_path / "control.json").write_text("this is no order")
-    time.sleep(0.2)
+    # Every rank reads it before each of its steps.
+    saved(tmp_path, saved(tmp_path, 5) + 10)
     (tmp_path / "new").write_text(json.dumps({"fault": "crash-python", "rank": 0}))
     (tmp_path / "new").rename(tmp_path / "control.json")
     ended = finish(processes)
