@@ -24,6 +24,21 @@ class Scanner(Protocol):
         """Hits in a block of whole lines, in order. Never raises for any bytes."""
 
 
+OWN_PROGRESS = "job.progress"
+"""The id of the progress pattern that somebody gave for one job."""
+
+
+class OwnPatterns(Protocol):
+    """Progress patterns that people give for single jobs: by their text, within limits."""
+
+    def refused(self, regex: str) -> str:
+        """Why this one will not do and how to mend it; empty where it will."""
+
+    def scan(self, regex: str, block: bytes, base_offset: int) -> Sequence[RawHit]:
+        """Its hits, as `Scanner.scan` gives them, under the id `OWN_PROGRESS`; none where it will
+        not do. Never raises for any bytes."""
+
+
 @dataclass(frozen=True, slots=True)
 class Cursor:
     """How far one file has been read. ``device``/``inode`` tell a rotated file from the same

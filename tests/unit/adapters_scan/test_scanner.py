@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from middlewatch.adapters.scan import Re2Scanner, read_catalogue
-from middlewatch.adapters.scan.scanner import LONGEST_LINE, PIECE
+from middlewatch.adapters.scan.finding import PIECE
+from middlewatch.adapters.scan.scanner import LONGEST_LINE
 
 SCANNER = Re2Scanner(read_catalogue())
 CRASH = b"RuntimeError: CUDA error: uncorrectable ECC error encountered\n"

@@ -16,6 +16,8 @@ from typing import TypeVar
 
 import re2
 
+from middlewatch.adapters.scan.caps import MOST_PATTERNS, PATTERN_MEMORY, too_long
+from middlewatch.adapters.scan.re2_options import MEMORY, compiled
 from middlewatch.model.pattern import Pattern, PatternKind, ProgressForm
 from middlewatch.model.signal import Domain, Phase, Severity
 
@@ -26,7 +28,7 @@ GROUPS = frozenset(
         "updates", "step_ms", "step_s", "step_rate", "path", "throughput", "grad_norm",
         "data_s", "data_ms", "batch_size", "timer", "min_ms", "max_ms", "samples", "tokens",
         "seq", "op", "numel", "numel_out", "timeout_ms", "enqueued", "completed", "group",
-        "world", "actor", "frame", "file", "thread", "state", "at", "port", "status",
+        "world", "member", "actor", "frame", "file", "thread", "state", "at", "port", "status",
     }
 )  # fmt: skip
 _WORDS = {
@@ -56,34 +58,21 @@ class BadPatternError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """All patterns, in the order of their files. Ids are unique."""
+    """All patterns, in the order of their files. Ids are unique. ``foreign`` are the ids of those
+    that a site wrote: they are searched by RE2, whatever engine there is."""
 
     patterns: tuple[Pattern, ...]
+    foreign: frozenset[str] = frozenset()
 
     def by_id(self) -> dict[str, Pattern]:
         return {pattern.id: pattern for pattern in self.patterns}
 
 
-def options() -> re2.Options:
-    """How every pattern is compiled: bytes as Latin-1, so that no input can be invalid."""
-    chosen = re2.Options()
-    chosen.encoding = re2.Options.Encoding.LATIN1
-    chosen.never_nl = True  # a class like \s or [^x] must not reach into the next line
-    chosen.log_errors = False
-    # Bounds the caches that grow with the variety of what is read, not what can be matched.
-    chosen.max_mem = 32 << 20
-    return chosen
-
-
-def compiled(regex: str) -> re2._Regexp:
-    """A pattern's regex, ready for blocks of many lines. Raises `re2.error`."""
-    return re2.compile(b"(?m)" + regex.encode("latin-1"), options())
-
-
 def read_catalogue(extra: Path | None = None) -> Catalogue:
     """Our pattern files, and those of the folder ``extra`` behind them.
 
-    Raises `BadPatternError`; a pattern of ``extra`` with an id of ours replaces it.
+    Raises `BadPatternError`; a pattern of ``extra`` with an id of ours replaces it. For those of
+    ``extra`` there are limits (`caps`): whoever writes one need not know what a regex can cost.
     """
     ours = resources.files("middlewatch").joinpath("patterns")
     texts = sorted(
@@ -95,7 +84,8 @@ def read_catalogue(extra: Path | None = None) -> Catalogue:
     found: dict[str, Pattern] = {}
     for name, text in texts:
         if name != "macros.toml":
-            _add(found, name, text, macros, replacing=False)
+            _add(found, name, read_patterns(name, text, macros), replacing=False)
+    foreign: set[str] = set()
     if extra is not None:
         if not extra.is_dir():
             raise BadPatternError(f"{extra} is no folder with pattern files")
@@ -104,8 +94,15 @@ def read_catalogue(extra: Path | None = None) -> Catalogue:
                 text = path.read_text("utf-8")
             except (OSError, UnicodeDecodeError) as error:
                 raise BadPatternError(f"{path}: {error}") from error
-            _add(found, str(path), text, macros, replacing=True)
-    return Catalogue(tuple(found.values()))
+            theirs = read_patterns(str(path), text, macros, capped=True)
+            _add(found, str(path), theirs, replacing=True)
+            foreign.update(pattern.id for pattern in theirs)
+            if len(foreign) > MOST_PATTERNS:
+                raise BadPatternError(
+                    f"{path}: more than {MOST_PATTERNS} patterns in {extra}; put several into one "
+                    "with |, or leave some out"
+                )
+    return Catalogue(tuple(found.values()), frozenset(foreign))
 
 
 def _macros(text: str) -> dict[str, str]:
@@ -113,18 +110,20 @@ def _macros(text: str) -> dict[str, str]:
 
 
 def _add(
-    found: dict[str, Pattern], name: str, text: str, macros: Mapping[str, str], *, replacing: bool
+    found: dict[str, Pattern], name: str, patterns: Iterable[Pattern], *, replacing: bool
 ) -> None:
     seen: set[str] = set()
-    for pattern in read_patterns(name, text, macros):
+    for pattern in patterns:
         if pattern.id in seen or (pattern.id in found and not replacing):
             raise BadPatternError(f"{name}: pattern {pattern.id}: this id is taken")
         seen.add(pattern.id)
         found[pattern.id] = pattern
 
 
-def read_patterns(name: str, text: str, macros: Mapping[str, str]) -> Iterable[Pattern]:
-    """The patterns of one file. Raises `BadPatternError`."""
+def read_patterns(
+    name: str, text: str, macros: Mapping[str, str], *, capped: bool = False
+) -> tuple[Pattern, ...]:
+    """The patterns of one file; ``capped``: not one of ours. Raises `BadPatternError`."""
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -132,10 +131,15 @@ def read_patterns(name: str, text: str, macros: Mapping[str, str]) -> Iterable[P
     entries = document.get("pattern", [])
     if not isinstance(entries, list):
         raise BadPatternError(f"{name}: write [[pattern]], with two brackets")
-    return tuple(_pattern(name, number, entry, macros) for number, entry in enumerate(entries, 1))
+    return tuple(
+        _pattern(name, number, entry, macros, capped=capped)
+        for number, entry in enumerate(entries, 1)
+    )
 
 
-def _pattern(name: str, number: int, entry: object, macros: Mapping[str, str]) -> Pattern:
+def _pattern(
+    name: str, number: int, entry: object, macros: Mapping[str, str], *, capped: bool
+) -> Pattern:
     if not isinstance(entry, dict):
         raise BadPatternError(f"{name}: pattern {number} is not a table")
     where = f"{name}: pattern {entry.get('id', number)}"
@@ -146,9 +150,11 @@ def _pattern(name: str, number: int, entry: object, macros: Mapping[str, str]) -
         if not entry.get(word):
             raise BadPatternError(f"{where}: {word} is missing")
     regex = _text(where, entry, "regex")
+    if capped and (fault := too_long(regex)):
+        raise BadPatternError(f"{where}: regex: {fault}")
     for macro, meaning in macros.items():
         regex = regex.replace(f"%{macro}%", meaning)
-    _check_regex(where, regex)
+    check_regex(where, regex, PATTERN_MEMORY if capped else MEMORY)
     scope = entry.get("scope", "job")
     if scope not in _SCOPES:
         raise BadPatternError(f"{where}: scope is one of {', '.join(sorted(_SCOPES))}")
@@ -172,18 +178,30 @@ def _pattern(name: str, number: int, entry: object, macros: Mapping[str, str]) -
     )
 
 
-def _check_regex(where: str, regex: str) -> None:
+def check_regex(where: str, regex: str, memory: int = MEMORY) -> frozenset[str]:
+    """The names of the regex's groups. Raises `BadPatternError`, which says ``where``."""
     try:
-        groups = compiled(regex).groupindex
+        searcher = compiled(regex, memory=memory)
     except UnicodeEncodeError as error:
         raise BadPatternError(f"{where}: regex: only Latin-1 characters: {error}") from error
     except re2.error as error:
-        raise BadPatternError(f"{where}: regex: RE2 refuses it: {error}") from error
-    for group in groups:
-        word = group.decode() if isinstance(group, bytes) else str(group)
-        if word not in GROUPS:
-            known = ", ".join(sorted(GROUPS))
-            raise BadPatternError(f"{where}: unknown group {word!r} (known: {known})")
+        said = error.args[0] if error.args else error
+        said = said.decode("utf-8", "replace") if isinstance(said, bytes) else said
+        if "too large" in str(said):
+            said = f"{said}; lower the numbers in {{ }}"
+        raise BadPatternError(f"{where}: regex: RE2 refuses it: {said}") from error
+    if searcher.search(b"") is not None:
+        raise BadPatternError(
+            f"{where}: regex: it matches an empty line, and so every line; "
+            "name something that must be there"
+        )
+    groups = frozenset(
+        group.decode() if isinstance(group, bytes) else str(group) for group in searcher.groupindex
+    )
+    for group in sorted(groups - GROUPS):
+        known = ", ".join(sorted(GROUPS))
+        raise BadPatternError(f"{where}: unknown group {group!r} (known: {known})")
+    return groups
 
 
 def _text(where: str, entry: Mapping[str, object], word: str) -> str:

@@ -1,20 +1,19 @@
-"""Finding the few lines that matter in the many that do not, at the speed of the disk.
+"""Finding the few lines that matter in the many that do not, at the speed of the memory.
 
-One set of all patterns is run over a whole block in one pass; only the patterns that it names are
-searched for their places. Most blocks match nothing or one progress pattern. Whatever bytes a
-program prints, there is an answer: Latin-1 has no invalid byte, and RE2 takes linear time.
+A finder runs over whole blocks and names candidates; only their lines are looked at one by one.
+Most blocks hold nothing or one progress pattern. Whatever bytes a program prints, there is an
+answer: Latin-1 has no invalid byte, and both engines take linear time.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Sequence
 
-import re2
-
-from middlewatch.adapters.scan.catalogue import Catalogue, compiled, options
-from middlewatch.model.pattern import PatternKind, ProgressForm
+from middlewatch.adapters.scan.catalogue import Catalogue
+from middlewatch.adapters.scan.finding import Candidate, Finder, Re2Finder
+from middlewatch.adapters.scan.reading import LineReader
+from middlewatch.model.pattern import Pattern, PatternKind, ProgressForm
 from middlewatch.ports.scanner import RawHit
 
 LONGEST_LINE = 4096
@@ -27,32 +26,22 @@ _ANSI = re.compile(rb"\x1b(?:\[[0-?]*+[ -/]*+[@-~]|\][^\x07\x1b\n]*+(?:\x07|\x1b
 time as well: nothing in here is tried a second time."""
 _LINE_END = re.compile(rb"\n")
 
-REPAINTS = 64
-BAR_TAIL = 8_192
-PIECE = 65_536
-"""Bytes searched at a time: a pattern that matches somewhere is searched in that piece alone."""
-
-_Place = tuple[int, int, int, dict[str, str]]
-"""Start of the line, number of the pattern, end of the line, named groups."""
+_Line = tuple[int, int, tuple[int, ...]]
+"""Where a line begins and ends, and the numbers of its candidates, ascending and different."""
 
 
-class Re2Scanner:
-    """The scanner port. Made once from a catalogue; holds no state between blocks."""
+class LineScanner:
+    """The scanner port over any finder. Keeps nothing between blocks that changes a result."""
 
-    def __init__(self, catalogue: Catalogue) -> None:
-        """Raises `ValueError` where the patterns together do not fit into RE2's memory."""
-        self._patterns = catalogue.patterns
-        self._searchers = [compiled(pattern.regex) for pattern in catalogue.patterns]
-        self._names = [
-            {name.decode(): number for name, number in searcher.groupindex.items()}
-            if searcher.groupindex
-            else {}
-            for searcher in self._searchers
-        ]
-        self._set = re2.Set.SearchSet(options())
-        for pattern in catalogue.patterns:
-            self._set.Add(b"(?m)" + pattern.regex.encode("latin-1"))
-        self._set.Compile()
+    def __init__(self, patterns: Sequence[Pattern], finder: Finder, reader: LineReader) -> None:
+        self._ids = [pattern.id for pattern in patterns]
+        self._bars = frozenset(
+            number
+            for number, pattern in enumerate(patterns)
+            if pattern.kind is PatternKind.PROGRESS and pattern.form is ProgressForm.BAR
+        )
+        self._finder = finder
+        self._reader = reader
 
     def scan(self, block: bytes, base_offset: int) -> Sequence[RawHit]:
         """Hits in a block of whole lines, ordered by line. Never raises for any bytes.
@@ -63,81 +52,86 @@ class Re2Scanner:
         """
         plain = _Plain(block)
         text = plain.text
-        hits: list[_Place] = []
-        at = 0
-        while at < len(text):
-            last = text.rfind(b"\n", at, at + PIECE)
-            end = last + 1 if last >= 0 else len(text)
-            hits.extend(self._in_piece(text[at:end], at))
-            at = end
-        found = []
-        for start, number, end, groups in self._without_repaints(hits):
-            line = text[start : min(end, start + LONGEST_LINE)].decode("utf-8", "replace")
-            found.append(
-                RawHit(
-                    self._patterns[number].id,
-                    base_offset + plain.original(start),
-                    line,
-                    tuple(groups.items()),
-                )
-            )
-        return found
+        candidates = self._finder.find(text)
+        if not candidates:
+            return ()
+        hits: list[RawHit] = []
+        read, ids, original = self._reader.read, self._ids, plain.original
+        for start, end, numbers in self._without_repaints(text, _by_line(text, candidates)):
+            line = text[start:end]
+            shown, offset = None, 0
+            for number in numbers:
+                groups = read(number, line)
+                if groups is None:
+                    continue
+                if shown is None:
+                    shown = line[:LONGEST_LINE].decode("utf-8", "replace")
+                    offset = base_offset + original(start)
+                hits.append(RawHit(ids[number], offset, shown, groups))
+        return hits
 
-    def _in_piece(self, piece: bytes, at: int) -> list[_Place]:
-        numbers = self._set.Match(piece)
-        if numbers is None:
-            return []
-        found = [place for number in numbers for place in self._places(piece, number)]
-        found.sort(key=lambda place: (place[0], place[1]))
-        return [(start + at, number, end + at, groups) for start, number, end, groups in found]
+    def _without_repaints(self, text: bytes, lines: list[_Line]) -> list[_Line]:
+        """The lines without those that only repaint a bar: of bars of one pattern that follow each
+        other, with no other hit in between, the first and the last are kept.
 
-    def _places(self, text: bytes, number: int) -> list[_Place]:
-        """The first match of each line."""
-        found = []
-        last = -1
-        names = self._names[number]
-        for match in self._matches(text, number):
-            start = text.rfind(b"\n", 0, match.start()) + 1
-            if start == last:
+        Lines without a hit are left out here where bars are about, so that a candidate that is
+        none does not stand between two repaintings.
+        """
+        if not self._bars or not any(
+            len(numbers) == 1 and numbers[0] in self._bars for _, _, numbers in lines
+        ):
+            return lines
+        kept: list[_Line] = []
+        for start, end, numbers in lines:
+            line = text[start:end]
+            found = tuple(n for n in numbers if self._reader.read(n, line) is not None)
+            if not found:
                 continue
-            last = start
-            end = text.find(b"\n", match.start())
-            groups = {
-                name: value.decode("utf-8", "replace")
-                for name, index in names.items()
-                if (value := match.group(index)) is not None
-            }
-            found.append((start, number, len(text) if end < 0 else end, groups))
-        return found
-
-    def _matches(self, text: bytes, number: int) -> Iterator[re2._Match]:
-        """All matches of a pattern; of a bar that is repainted without end the first ones and
-        those at the end, which is where it stands now."""
-        searcher = self._searchers[number]
-        if not self._is_bar(number):
-            yield from searcher.finditer(text)
-            return
-        end = 0
-        for match in islice(searcher.finditer(text), REPAINTS):
-            end = match.end()
-            yield match
-        rest = text.find(b"\n", max(end, len(text) - BAR_TAIL))
-        if rest >= 0:
-            yield from searcher.finditer(text, rest)
-
-    def _without_repaints(self, hits: list[_Place]) -> list[_Place]:
-        kept: list[_Place] = []
-        for hit in hits:
-            bar = self._is_bar(hit[1])
-            if bar and len(kept) >= 2 and kept[-1][1] == hit[1] and kept[-2][1] == hit[1]:
-                kept[-1] = hit
+            if (
+                len(found) == 1
+                and found[0] in self._bars
+                and len(kept) >= 2
+                and kept[-1][2] == found
+                and kept[-2][2] == found
+            ):
+                kept[-1] = (start, end, found)
             else:
-                kept.append(hit)
+                kept.append((start, end, found))
         return kept
 
-    def _is_bar(self, number: int) -> bool:
-        pattern = self._patterns[number]
-        return pattern.kind is PatternKind.PROGRESS and pattern.form is ProgressForm.BAR
+
+class Re2Scanner(LineScanner):
+    """All patterns by RE2: where there is nothing else, and what others are compared with."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        """Raises `ValueError` where the patterns together do not fit into RE2's memory."""
+        regexes = [pattern.regex for pattern in catalogue.patterns]
+        super().__init__(
+            catalogue.patterns, Re2Finder(list(enumerate(regexes))), LineReader(regexes)
+        )
+
+
+def _by_line(text: bytes, candidates: list[Candidate]) -> list[_Line]:
+    """The candidates put together by line, in the order of the lines."""
+    candidates.sort()
+    lines: list[_Line] = []
+    start, line_end = 0, -1
+    numbers: set[int] = set()
+    for end, number in candidates:
+        if end > line_end:
+            if numbers:
+                lines.append((start, line_end, tuple(sorted(numbers))))
+            # A match is not empty, or stands at its line's beginning: either way its line is that
+            # of the byte before its end, or begins there.
+            start = text.rfind(b"\n", 0, end) + 1
+            line_end = text.find(b"\n", end)
+            if line_end < 0:
+                line_end = len(text)
+            numbers = set()
+        numbers.add(number)
+    if numbers:
+        lines.append((start, line_end, tuple(sorted(numbers))))
+    return lines
 
 
 class _Plain:
