@@ -61,8 +61,15 @@ class Gateway:
         ]
         text = urlencode([(key, _query_text(value)) for key, value in pairs])
         target = f"{path}?{text}" if text else path
+        return self._answer("GET", target, None)
+
+    def post(self, path: str, body: Mapping[str, object]) -> dict[str, Any]:
+        """The JSON object that answers to ``body``. Raises Failure."""
+        return self._answer("POST", path, json.dumps(body).encode())
+
+    def _answer(self, verb: str, target: str, sent: bytes | None) -> dict[str, Any]:
         try:
-            status, body = self._exchange(target)
+            status, body = self._exchange(verb, target, sent)
         except (OSError, http.client.HTTPException) as error:
             raise unanswered(self.name, str(error)) from error
         return _understood(status, body, target)
@@ -86,14 +93,16 @@ class Gateway:
                 return
             asked[token] = follow
 
-    def _exchange(self, target: str) -> tuple[int, bytes]:
+    def _exchange(self, verb: str, target: str, sent: bytes | None) -> tuple[int, bytes]:
         connection = self._connection()
         headers = {"Accept": "application/json"}
+        if sent is not None:
+            headers["Content-Type"] = "application/json"
         if self.token:
             headers["Authorization"] = f"Bearer {self.token}"
         try:
             prefix = "" if self.socket else urlsplit(self.url).path.rstrip("/")
-            connection.request("GET", prefix + target, headers=headers)
+            connection.request(verb, prefix + target, body=sent, headers=headers)
             response = connection.getresponse()
             return response.status, response.read(BODY_LIMIT)
         finally:

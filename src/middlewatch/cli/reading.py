@@ -20,7 +20,8 @@ STATE_CODES = {
     "DEADLINE": "DL", "OUT_OF_MEMORY": "OOM", "REQUEUED": "RQ", "STOPPED": "ST",
 }  # fmt: skip
 HEADERS = (
-    "JOBID", "ATT", "USER", "NAME", "ST", "TIME", "NODES", "OPT-IN", "NODELIST", "PROGRESS", "NOTE",
+    "JOBID", "ATT", "USER", "NAME", "ST", "TIME", "NODES", "OPT-IN", "NODELIST", "PROGRESS", "SEEN",
+    "NOTE",
 )  # fmt: skip
 Job = Mapping[str, Any]
 
@@ -133,6 +134,7 @@ def _row(job: Job, now: datetime) -> tuple[object, ...]:
         extra.get("optInMode") or "off",
         show.folded(nodes) or (f"({extra['reason']})" if extra.get("reason") else "-"),
         _progress(job),
+        seen(job, now),
         "; ".join(_notes(job)) or "-",
     )
 
@@ -145,6 +147,30 @@ def _progress(job: Job) -> str:
     total = f"/{progress['totalSteps']}" if progress.get("totalSteps") is not None else ""
     saved = progress.get("checkpointStep")
     return f"{progress['lastStep']}{total}" + (f" saved {saved}" if saved is not None else "")
+
+
+def seen(job: Job, now: datetime) -> str:
+    """What the watcher sees of a live attempt, and how old it is: ``step``, ``output`` (it
+    prints, but no progress is recognised), ``end only`` (nothing printed yet) or ``blind``."""
+    extra = _extra(job)
+    if (extra.get("optInMode") or "off") == "off" or extra.get("endedBy"):
+        return "-"
+    if _state(job) != "RUNNING":
+        return "-"
+    progress = job.get("progress") or {}
+    unseen = progress.get("unseen") or []
+    if "log" in unseen:
+        return f"blind {_age(progress.get('unseenSince'), now)}"
+    if progress.get("lastStepAt") and "progress" not in unseen:
+        return f"step {_age(progress['lastStepAt'], now)}"
+    if progress.get("lastOutputAt"):
+        return f"output {_age(progress['lastOutputAt'], now)}"
+    return "end only"
+
+
+def _age(at: str | None, now: datetime) -> str:
+    moment = show.moment(at)
+    return show.span((now - moment).total_seconds() if moment else None)
 
 
 def _advised(job: Job) -> str:
@@ -170,6 +196,8 @@ def _notes(job: Job) -> Iterable[str]:
         yield "lost by the scheduler"
     if extra.get("held"):
         yield "held"
+    if "log" in ((job.get("progress") or {}).get("unseen") or []):
+        yield f"its output cannot be seen (mw explain {job.get('jobId')})"
     problems = extra.get("optInProblems") or []
     if problems:
         yield f"comment: {problems[0]} (mw check-comment --job {job.get('jobId')})"

@@ -72,6 +72,10 @@ def job_message(
             if step is not None:
                 setattr(message.progress, name, out_int64(step))
         out_time(message.progress.last_step_at, progress.last_step_at)
+        out_time(message.progress.last_output_at, progress.last_output_at)
+        message.progress.unseen.extend(out_texts(unseen.what for unseen in progress.unseen))
+        since = min((unseen.since for unseen in progress.unseen), default=None)
+        out_time(message.progress.unseen_since, since)
     return message
 
 

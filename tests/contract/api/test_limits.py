@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from middlewatch.model.change import Change
+from middlewatch.model.optin import JobMode, OptIn
+from middlewatch.model.scheduler import JobState
 from middlewatch.model.signal import Pause, Phase, Progress, Unseen
 from middlewatch.services.gateway.access import Scope
 from tests.contract.api.conftest import Api
@@ -137,3 +139,14 @@ def test_unseen_things_are_shown_with_an_attempt(api: Api) -> None:
     (told,) = body["progress"]["unseen"]
     assert (told["what"], told["why"]) == ("log", "/out is a FIFO")
     assert body["progress"]["loss"] == 2.5
+
+
+def test_metrics_count_what_is_seen_of_running_attempts(api: Api) -> None:
+    live = replace(attempt(state=JobState.RUNNING, by=None), opt_in=OptIn(mode=JobMode.OBSERVE))
+    unseen = (Unseen("log", NOW, "/out is a FIFO"),)
+    api.store.apply(Change(attempts=(live,), progress=(Progress(live.id, unseen=unseen),)))
+    response = api.client.get(
+        "/metrics", headers={"Authorization": f"Bearer {api.tokens[Scope.READ]}"}
+    )
+    assert 'middlewatch_watched_attempts{seen="blind"} 1.0' in response.text
+    assert 'middlewatch_watched_attempts{seen="step"} 0.0' in response.text

@@ -17,6 +17,8 @@ from middlewatch.wiring import presence
 from tests.integration.cli import fakeslurm
 
 PATIENCE_S = 60.0
+GROUPS = frozenset({"limits"})
+"""Commands whose options belong to the command behind them."""
 
 
 def wait_until(what: Callable[[], object], why: str) -> None:
@@ -45,7 +47,8 @@ class World:
 
     def arguments(self, *words: str) -> list[str]:
         common = ["--state-dir", str(self.state), "--set", f"slurm.bin_dir={self.commands}"]
-        return [sys.executable, "-m", "middlewatch", words[0], *common, *words[1:]]
+        first = 2 if words[0] in GROUPS else 1
+        return [sys.executable, "-m", "middlewatch", *words[:first], *common, *words[first:]]
 
     def run(self, *words: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

@@ -118,3 +118,35 @@ def test_the_short_name_is_the_same_program() -> None:
         for name in names
     ]
     assert said[0] == said[1]
+
+
+def test_limits_are_shown_previewed_changed_and_reset(world: World) -> None:
+    world.up()
+    shown = world.run("limits", "show")
+    assert shown.returncode == 0, shown.stderr
+    assert "silence_floor" in shown.stdout
+    preview = world.run("limits", "preview", "silence_floor=10m")
+    assert preview.stdout.startswith("0 attempts: 0 alarms as it is, 0 with these limits")
+    changed = world.run("limits", "set", "silence_floor=10m", "--reason", "new disks")
+    assert changed.returncode == 0, changed.stderr
+    body = json.loads(world.run("limits", "show", "--json").stdout)
+    floor = next(limit for limit in body["limits"] if limit["name"] == "silence_floor_s")
+    assert (floor["seconds"], floor["changed"]) == (600, True)
+    assert "new disks" in world.run("audit", "--type", "limits.changed", "--json").stdout
+    world.run("limits", "set", "silence_floor=reset", "--reason", "old disks")
+    assert "the API" not in world.run("limits", "show").stdout
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("set", "silence_floor", "--reason", "x"),
+        ("set", "silence_floor=soon", "--reason", "x"),
+        ("set", "no_such=5m", "--reason", "x"),
+        ("set", "silence_floor=5m"),
+        ("preview", "silence_floor=0"),
+    ],
+)
+def test_limits_that_make_no_sense_are_wrong_usage(world: World, words: tuple[str, ...]) -> None:
+    world.up()
+    assert world.run("limits", *words).returncode == 2

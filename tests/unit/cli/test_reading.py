@@ -42,3 +42,35 @@ def test_progress_is_the_last_step_and_the_newest_checkpoint() -> None:
     assert cells(progress=told)["PROGRESS"] == "47/500 saved 40"
     assert cells(progress={"phase": "starting"})["PROGRESS"] == "starting"
     assert cells()["PROGRESS"] == "-"
+
+
+@pytest.mark.parametrize(
+    ("progress", "seen"),
+    [
+        ({}, "end only"),
+        ({"lastOutputAt": "2026-01-02T03:04:00Z"}, "output 0:05"),
+        ({"lastStepAt": "2026-01-02T03:04:01Z"}, "step 0:04"),
+        (
+            {"lastOutputAt": "2026-01-02T03:04:00Z", "unseen": ["progress"]},
+            "output 0:05",
+        ),
+        (
+            {
+                "lastStepAt": "2026-01-02T02:00:00Z",
+                "unseen": ["log"],
+                "unseenSince": "2026-01-02T03:00:05Z",
+            },
+            "blind 4:00",
+        ),
+    ],
+)
+def test_what_is_seen_of_a_live_job_and_how_old_it_is(progress: dict[str, Any], seen: str) -> None:
+    extra = {"optInMode": "observe"}
+    shown = cells(state="JOB_STATUS_RUNNING", progress=progress, additionalProperties=extra)
+    assert shown["SEEN"] == seen
+
+
+def test_nothing_is_claimed_of_jobs_that_are_not_watched_or_do_not_run() -> None:
+    assert cells(state="JOB_STATUS_RUNNING")["SEEN"] == "-"
+    extra = {"optInMode": "observe"}
+    assert cells(state="JOB_STATUS_PENDING", additionalProperties=extra)["SEEN"] == "-"

@@ -12,9 +12,13 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from middlewatch.model.optin import JobMode
+from middlewatch.model.scheduler import JobState
+from middlewatch.model.signal import Progress
 from middlewatch.ports.errors import PortError
 from middlewatch.services.gateway.service import Context
 
+PAGE = 500
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -71,3 +75,42 @@ class _Looks(Collector):
             up.add_metric((), 0)
         yield up
         yield audit
+        yield from self._jobs()
+
+    def _jobs(self) -> Iterator[Metric]:
+        """How much of what runs is seen: a site without an alarm on this can be blind for days."""
+        watched = GaugeMetricFamily(
+            "middlewatch_watched_attempts",
+            "Running attempts that are watched, by what is seen of them.",
+            labels=("seen",),
+        )
+        counts = {"step": 0, "output": 0, "end_only": 0, "blind": 0}
+        try:
+            store, cluster = self._context.store, self._context.cluster
+            running = [
+                attempt.id
+                for attempt in store.live_attempts(cluster)
+                if attempt.state is JobState.RUNNING
+                and attempt.opt_in.effective(cluster.environment) is not JobMode.OFF
+            ]
+            for first in range(0, len(running), PAGE):
+                some = running[first : first + PAGE]
+                told = store.progress_of(some)
+                for attempt_id in some:
+                    counts[_seen(told.get(attempt_id))] += 1
+        except PortError:
+            return
+        for word, count in counts.items():
+            watched.add_metric((word,), count)
+        yield watched
+
+
+def _seen(progress: Progress | None) -> str:
+    if progress is None:
+        return "end_only"
+    unseen = {entry.what for entry in progress.unseen}
+    if "log" in unseen:
+        return "blind"
+    if progress.last_step_at is not None and "progress" not in unseen:
+        return "step"
+    return "output" if progress.last_output_at is not None else "end_only"

@@ -473,12 +473,23 @@ class JobProgress(_message.Message):
     TOTAL_STEPS_FIELD_NUMBER: _builtins.int
     CHECKPOINT_STEP_FIELD_NUMBER: _builtins.int
     LAST_STEP_AT_FIELD_NUMBER: _builtins.int
+    LAST_OUTPUT_AT_FIELD_NUMBER: _builtins.int
+    UNSEEN_FIELD_NUMBER: _builtins.int
+    UNSEEN_SINCE_FIELD_NUMBER: _builtins.int
     phase: _builtins.str
     last_step: _builtins.int
     total_steps: _builtins.int
     checkpoint_step: _builtins.int
     @_builtins.property
     def last_step_at(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def last_output_at(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def unseen(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What is needed to judge a live attempt and cannot be seen: log, progress."""
+
+    @_builtins.property
+    def unseen_since(self) -> _timestamp_pb2.Timestamp: ...
     def __init__(
         self,
         *,
@@ -487,10 +498,13 @@ class JobProgress(_message.Message):
         total_steps: _builtins.int | None = ...,
         checkpoint_step: _builtins.int | None = ...,
         last_step_at: _timestamp_pb2.Timestamp | None = ...,
+        last_output_at: _timestamp_pb2.Timestamp | None = ...,
+        unseen: _abc.Iterable[_builtins.str] | None = ...,
+        unseen_since: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_checkpoint_step", b"_checkpoint_step", "_last_step", b"_last_step", "_total_steps", b"_total_steps", "checkpoint_step", b"checkpoint_step", "last_step", b"last_step", "last_step_at", b"last_step_at", "total_steps", b"total_steps"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_checkpoint_step", b"_checkpoint_step", "_last_step", b"_last_step", "_total_steps", b"_total_steps", "checkpoint_step", b"checkpoint_step", "last_output_at", b"last_output_at", "last_step", b"last_step", "last_step_at", b"last_step_at", "total_steps", b"total_steps", "unseen_since", b"unseen_since"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_checkpoint_step", b"_checkpoint_step", "_last_step", b"_last_step", "_total_steps", b"_total_steps", "checkpoint_step", b"checkpoint_step", "last_step", b"last_step", "last_step_at", b"last_step_at", "phase", b"phase", "total_steps", b"total_steps"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_checkpoint_step", b"_checkpoint_step", "_last_step", b"_last_step", "_total_steps", b"_total_steps", "checkpoint_step", b"checkpoint_step", "last_output_at", b"last_output_at", "last_step", b"last_step", "last_step_at", b"last_step_at", "phase", b"phase", "total_steps", b"total_steps", "unseen", b"unseen", "unseen_since", b"unseen_since"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__checkpoint_step: _TypeAlias = _typing.Literal["checkpoint_step"]  # noqa: Y015
     _WhichOneofArgType__checkpoint_step: _TypeAlias = _typing.Literal["_checkpoint_step", b"_checkpoint_step"]  # noqa: Y015
