@@ -96,7 +96,7 @@ def watcher(parts: Parts, log: Any, hint: Hint) -> Service:
     """``hint`` is called after a tick that stored something."""
     from middlewatch.adapters.logs import FileLogs, RecordCodec
     from middlewatch.adapters.scan.catalogue import BadPatternError, read_catalogue
-    from middlewatch.adapters.scan.scanner import Re2Scanner
+    from middlewatch.adapters.scan.engine import Engine, NoEngineError, engine_of, scanner_for
     from middlewatch.services.watcher import Watch, Watcher
     from middlewatch.wiring.loading import BadSettings, Problem
 
@@ -105,11 +105,16 @@ def watcher(parts: Parts, log: Any, hint: Hint) -> Service:
         catalogue = read_catalogue(Path(given) if given else None)
     except BadPatternError as error:
         raise BadSettings([Problem("watcher.patterns", str(error))]) from error
+    try:
+        scanner = scanner_for(catalogue, Engine(parts.settings.watcher.engine.value))
+    except NoEngineError as error:
+        raise BadSettings([Problem("watcher.engine", str(error))]) from error
+    log.info("scanning", engine=engine_of(scanner).value, patterns=len(catalogue.patterns))
     service = Watcher(
         store=parts.store,
         scheduler=parts.scheduler,
         logs=FileLogs(),
-        scanner=Re2Scanner(catalogue),
+        scanner=scanner,
         patterns=catalogue.by_id(),
         codec=RecordCodec(Watch),
         policy=parts.settings.policy,

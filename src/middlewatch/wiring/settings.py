@@ -48,6 +48,12 @@ class LogLevel(StrEnum):
     ERROR = "error"
 
 
+class ScanEngine(StrEnum):
+    AUTO = "auto"
+    HYPERSCAN = "hyperscan"
+    RE2 = "re2"
+
+
 @dataclass(frozen=True, slots=True)
 class DeploymentSettings:
     environment: str = _key(
@@ -107,6 +113,10 @@ class WatcherSettings:
         1.0, "between two rounds: one listing of the cluster, then the logs", 0.05
     )
     patterns: str = _key("", "folder with the site's own pattern files; empty: none")
+    engine: ScanEngine = _key(
+        ScanEngine.AUTO,
+        "what searches logs: `auto` (Hyperscan where it is installed, else RE2), hyperscan or re2",
+    )
 
 
 @dataclass(frozen=True, slots=True)
