@@ -183,5 +183,10 @@ def test_job_shows_how_far_it_is_and_how_far_its_advice_came() -> None:
     told = Progress(ATTEMPT.id, Phase.TRAINING, last_step=47, checkpoint_step=40)
     status = Status(1, Disposition.CONVERGED, Reason.DESIRED_STATE_OBSERVED, NOW, "", "c1")
     shown = as_json(mapping.job_message(ATTEMPT, replace(ADVICE, status=status), told))
-    assert shown["progress"] == {"phase": "training", "lastStep": "47", "checkpointStep": "40"}
+    assert shown["progress"] == {
+        "phase": "training",
+        "lastStep": "47",
+        "checkpointStep": "40",
+        "unseen": [],
+    }
     assert shown["reconciliationStatus"]["disposition"].endswith("_CONVERGED")
