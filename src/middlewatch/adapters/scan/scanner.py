@@ -52,10 +52,10 @@ class LineScanner:
         """
         plain = _Plain(block)
         text = plain.text
+        hits: list[RawHit] = []
         candidates = self._finder.find(text)
         if not candidates:
-            return ()
-        hits: list[RawHit] = []
+            return hits
         read, ids, original = self._reader.read, self._ids, plain.original
         for start, end, numbers in self._without_repaints(text, _by_line(text, candidates)):
             line = text[start:end]
