@@ -30,6 +30,10 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "explain": ("explaining", "why: signals, issue, verdict, decision, outcome"),
         "audit": ("auditing", "the trail: seen, believed, decided, done, confirmed"),
     },
+    "Analyse": {
+        "analyze": ("analysing", "the story of one log: what happened, what began it, what to do"),
+        "score": ("analysing", "how right the analysis is, over labelled logs"),
+    },
     "Check": {
         "doctor": ("examining", "does this fit here? reads only; says how to mend"),
         "check-comment": ("comments", "can a job's opt-in be read? prints the right line"),

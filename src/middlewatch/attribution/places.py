@@ -1,0 +1,91 @@
+"""Which rank runs on which node, as far as anybody has said.
+
+A log names places in many ways: one line ties a rank to a host, another lists the hosts in the
+order in which ranks were dealt out, a third only says how many ranks there are. What single lines
+tie together is known; what follows from the order of the hosts is believed where no line
+contradicts it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """``nodes`` in the order of their ranks where ``ordered``; ``pairs`` rank and node from single
+    lines; ``locals`` rank and local rank; ``world`` all ranks, ``per_node`` those of one node."""
+
+    nodes: tuple[str, ...] = ()
+    ordered: bool = False
+    pairs: tuple[tuple[int, str], ...] = ()
+    locals: tuple[tuple[int, int], ...] = ()
+    world: int | None = None
+    per_node: int | None = None
+
+    def per(self) -> int | None:
+        """Ranks on one node, told or reckoned."""
+        if self.world and self.nodes and self.ordered and self.world % len(self.nodes) == 0:
+            return self.world // len(self.nodes)
+        if self.world and len(self.nodes) == 1 and self.world <= 16:
+            return self.world
+        return self.per_node
+
+    def node_of(self, rank: int) -> str | None:
+        """The node of a rank, or None where that is not known."""
+        told = {node for other, node in self.pairs if other == rank}
+        if told:
+            return next(iter(told)) if len(told) == 1 else None
+        per = self.per()
+        if len(self.nodes) == 1 and (self.world is None or per is None or self.world <= per):
+            return self.nodes[0]
+        if not self.dealt_in_order() or not per:
+            return self._neighbour(rank, per)
+        index = rank // per
+        return self.nodes[index] if index < len(self.nodes) else None
+
+    def _neighbour(self, rank: int, per: int | None) -> str | None:
+        """The node of another rank that can only sit on the same one."""
+        if not per:
+            return None
+        near = {node for other, node in self.pairs if other // per == rank // per}
+        return next(iter(near)) if len(near) == 1 else None
+
+    def dealt_in_order(self) -> bool:
+        """Whether ranks follow the order of the nodes: said so, and contradicted by no line."""
+        per = self.per()
+        if not per or not self.ordered or not self.nodes:
+            return False
+        return all(
+            rank // per < len(self.nodes) and self.nodes[rank // per] == node
+            for rank, node in self.pairs
+        )
+
+    def local_of(self, rank: int) -> int | None:
+        """The local rank of a rank, or None."""
+        told = {local for other, local in self.locals if other == rank}
+        if told:
+            return next(iter(told)) if len(told) == 1 else None
+        per = self.per()
+        if per:
+            return rank % per
+        return rank if len(self.nodes) == 1 and self.world is not None else None
+
+    def rank_at(self, node: str, local: int) -> int | None:
+        """The rank with that local rank on that node, or None."""
+        found = {
+            rank
+            for rank, where in self.pairs
+            if where == node and dict(self.locals).get(rank) == local
+        }
+        if len(found) == 1:
+            return next(iter(found))
+        per = self.per()
+        if not per or local >= per:
+            return None
+        if len(self.nodes) == 1 and self.nodes[0] == node:
+            return local
+        if self.dealt_in_order() and node in self.nodes:
+            return self.nodes.index(node) * per + local
+        bases = {rank - rank % per for rank, where in self.pairs if where == node}
+        return next(iter(bases)) + local if len(bases) == 1 else None

@@ -1,0 +1,168 @@
+"""One log file in, the story out: the live system's own code, driven by a file and a clock."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from middlewatch.adapters.scan.catalogue import Catalogue, read_catalogue
+from middlewatch.attribution import Places
+from middlewatch.model.policy import Policy
+from middlewatch.ports.scanner import Scanner
+from middlewatch.remediation import History, PastAttempt
+from middlewatch.wiring.analysis.account import Account, account_of
+from middlewatch.wiring.analysis.attempts import Found, attempt_starts
+from middlewatch.wiring.analysis.drive import Drive, attempt_of, drive
+from middlewatch.wiring.analysis.facts import Facts
+from middlewatch.wiring.analysis.places import places_in
+from middlewatch.wiring.analysis.reading import BadInput, facts_from, read_log, times_from
+from middlewatch.wiring.analysis.timeline import Timeline, starts_of, timeline_of
+
+__all__ = [
+    "Account",
+    "Analyst",
+    "BadInput",
+    "Facts",
+    "analyse_files",
+    "facts_from",
+    "read_log",
+    "starts_of",
+    "times_from",
+]
+
+_EARLIER = 8
+"""Attempts before the last one that are looked at, for what repeats."""
+
+
+@dataclass(frozen=True, slots=True)
+class Analyst:
+    """The patterns, compiled once, and the policy. Good for any number of logs."""
+
+    catalogue: Catalogue
+    scanner: Scanner
+    policy: Policy = Policy()
+
+    @classmethod
+    def ready(cls, extra: Path | None = None, policy: Policy | None = None) -> Analyst:
+        """With our patterns, and those of the folder ``extra``."""
+        from middlewatch.adapters.scan.scanner import Re2Scanner
+
+        catalogue = read_catalogue(extra)
+        return cls(catalogue, Re2Scanner(catalogue), policy or Policy())
+
+    def analyse(
+        self, data: bytes, facts: Facts | None = None, times: tuple[float, ...] | None = None
+    ) -> Account:
+        """The account of the last attempt in ``data``."""
+        facts = facts or Facts()
+        timeline = timeline_of(data, facts, times)
+        lines = _lines(data, timeline)
+        found, named = self._everything(data, timeline)
+        starts = attempt_starts(lines, found)[-_EARLIER:]
+        ends = [*(start - 1 for start in starts[1:]), len(lines)]
+        drives: list[Drive] = []
+        places = Places()
+        for number, (start, end) in enumerate(zip(starts, ends, strict=True)):
+            last = number == len(starts) - 1
+            part = data[timeline.starts[start - 1] if lines else 0 :] if last else b""
+            places = places_in(part, named, facts.nodes) if last else Places()
+            drives.append(
+                self._one(
+                    data,
+                    timeline,
+                    range(start, end + 1),
+                    facts=facts,
+                    places=places,
+                    earlier=drives,
+                    last=last,
+                )
+            )
+        return account_of(
+            drives[-1],
+            timeline,
+            lines,
+            facts=facts,
+            places=places,
+            earlier=drives[:-1],
+            first_line=starts[-1],
+        )
+
+    def _one(
+        self,
+        data: bytes,
+        timeline: Timeline,
+        lines: range,
+        *,
+        facts: Facts,
+        places: Places,
+        earlier: Sequence[Drive],
+        last: bool,
+    ) -> Drive:
+        began = timeline.moment(lines.start) if len(lines) else timeline.base
+        index = len(earlier)
+        if last and facts.restart_count is not None:
+            index = max(index, facts.restart_count)
+        attempt = attempt_of(facts, places.nodes, began, index)
+        per = places.per()
+        if per:
+            attempt = replace(attempt, gpus_per_node=per)
+        return drive(
+            data,
+            timeline,
+            lines,
+            attempt,
+            facts if last else Facts(),
+            scanner=self.scanner,
+            patterns=self.catalogue.by_id(),
+            policy=self.policy,
+            history=_history(earlier),
+            last=last,
+        )
+
+    def _everything(self, data: bytes, timeline: Timeline) -> tuple[list[Found], list[str]]:
+        """All hits of the whole file, for what only the whole can tell; and the hosts they name."""
+        patterns = self.catalogue.by_id()
+        found: list[Found] = []
+        hosts: dict[str, None] = {}
+        for raw in self.scanner.scan(data, 0):
+            pattern = patterns[raw.pattern_id]
+            step = None
+            for name, value in raw.groups:
+                if name == "step" and value.replace(",", "").isdigit() and len(value) < 16:
+                    step = int(value.replace(",", ""))
+                if name == "node":
+                    hosts[value] = None
+            found.append(Found(timeline.line_of(raw.offset), pattern, step))
+        return found, list(hosts)
+
+
+def _lines(data: bytes, timeline: Timeline) -> list[bytes]:
+    ends = (*timeline.starts[1:], len(data))
+    return [data[a:b].rstrip(b"\r\n") for a, b in zip(timeline.starts, ends, strict=False)]
+
+
+def _history(earlier: Sequence[Drive]) -> History:
+    return History(
+        tuple(
+            PastAttempt(
+                attempt_id=one.attempt.id,
+                attempt_index=number,
+                failure_class="" if one.issue is None else one.issue.failure_class,
+                last_step=one.progress.last_step,
+                checkpoint_step=one.progress.checkpoint_step,
+                loaded_step=one.progress.loaded_step,
+            )
+            for number, one in enumerate(earlier)
+        )
+    )
+
+
+def analyse_files(
+    log: Path, facts: Path | None = None, times: Path | None = None, analyst: Analyst | None = None
+) -> Account:
+    """Analyse a log with what lies beside it. Raises `BadInput`."""
+    data = read_log(log)
+    told = Facts() if facts is None else facts_from(facts)
+    seconds = None if times is None else times_from(times, len(starts_of(data)))
+    return (analyst or Analyst.ready()).analyse(data, told, seconds)

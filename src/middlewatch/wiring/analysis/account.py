@@ -1,0 +1,332 @@
+"""What is told of one log: the answer to every question that a label answers, and what stays open.
+
+Lines are numbered from 1 and given as ranges. Of the many lines of one failure those that the
+patterns name are told, joined over what lies between them (frames of a stack, blank lines), so that
+a reader sees pieces and not splinters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from middlewatch.attribution import Places, culprit_of
+from middlewatch.attribution.culprit import Culprit
+from middlewatch.attribution.issues import class_of
+from middlewatch.attribution.kind import CaseKind, kind_of
+from middlewatch.model.attempt import EndedBy
+from middlewatch.model.issue import IssueState
+from middlewatch.model.signal import Signal, SignalKind, SourceKind
+from middlewatch.remediation.advisable import Circumstances, Opinion, advisable
+from middlewatch.wiring.analysis.drive import Drive
+from middlewatch.wiring.analysis.facts import Facts
+from middlewatch.wiring.analysis.timeline import Timeline
+
+GAP = 14
+"""Lines between two consequences that are told with them."""
+ABOVE = 200
+"""How far above its last line a traceback's first one is looked for."""
+FIRST_RANGES = 3
+
+_TOLD = frozenset(
+    {
+        SignalKind.FAILURE_LINE,
+        SignalKind.WATCHDOG_LINE,
+        SignalKind.CASCADE_LINE,
+        SignalKind.LAUNCHER_END,
+        SignalKind.HINT,
+    }
+)
+
+Range = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Everything that is told of the last attempt of one log."""
+
+    kind: CaseKind
+    failure_class: str
+    domain: str
+    first_ranges: tuple[Range, ...]
+    culprit: Culprit
+    cascade: tuple[Range, ...]
+    onset_line: int | None
+    last_step: int | None
+    checkpoint_step: int | None
+    nodes: tuple[str, ...]
+    opinion: Opinion
+    unseen: tuple[str, ...]
+    drive: Drive
+    timeline: Timeline
+    first_line: int
+    attempts: int
+    lines: tuple[bytes, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """Exactly the keys that are documented."""
+        first = None
+        if self.failure_class != "none":
+            first = {
+                "lines": [list(r) for r in self.first_ranges],
+                "rank": self.culprit.rank,
+                "local_rank": self.culprit.local_rank,
+                "node": self.culprit.node,
+            }
+        return {
+            "kind": self.kind.value,
+            "class": self.failure_class,
+            "domain": self.domain,
+            "first_cause": first,
+            "cascade_lines": [list(r) for r in self.cascade],
+            "onset_line": self.onset_line,
+            "last_progress_step": self.last_step,
+            "last_checkpoint_step": self.checkpoint_step,
+            "implicated_nodes": list(self.nodes),
+            "restart": {"advisable": self.opinion.advisable.value, "why": self.opinion.why},
+            "alarms": [
+                {
+                    "line": alarm.line,
+                    "at_s": self.seconds(alarm.at),
+                    "kind": alarm.kind.value,
+                    "class": alarm.failure_class,
+                    "would_act": alarm.would_act,
+                }
+                for alarm in self.drive.alarms
+            ],
+            "unseen": list(self.unseen),
+        }
+
+    def seconds(self, moment: Any) -> float:
+        """A moment on the clock of the lines' times."""
+        return round(float((moment - self.timeline.base).total_seconds()), 3)
+
+
+def account_of(
+    drive: Drive,
+    timeline: Timeline,
+    lines: Sequence[bytes],
+    *,
+    facts: Facts,
+    places: Places,
+    earlier: Sequence[Drive],
+    first_line: int,
+) -> Account:
+    """Tell what one drive came to. ``earlier`` are the drives of the attempts before it."""
+    issue = drive.issue
+    own = drive.own
+    kind = kind_of(issue, own, drive.attempt)
+    told = issue is not None and issue.state is IssueState.OPEN
+    told = told and kind not in {CaseKind.HEALTHY, CaseKind.COMPLETED}
+    failure_class, domain = "none", "none"
+    ranges: tuple[Range, ...] = ()
+    cascade: tuple[Range, ...] = ()
+    onset: int | None = None
+    culprit = Culprit()
+    nodes: tuple[str, ...] = ()
+    if told and issue is not None:
+        failure_class = issue.failure_class
+        domain = drive.verdict.domain.value if drive.verdict is not None else "unknown"
+        culprit = culprit_of(issue, own, places)
+        cause = next((s for s in own if s.key == issue.first_cause), None)
+        ranges, cascade = _ranges(cause, own, timeline, lines, first_line)
+        onset = _onset(cause, ranges, own, timeline, lines)
+        nodes = _nodes(drive, culprit)
+    progress = drive.progress
+    checkpoint = progress.checkpoint_step
+    if checkpoint is None:
+        checkpoint = progress.loaded_step
+    if checkpoint is None:
+        before = (d.progress.checkpoint_step for d in reversed(earlier))
+        checkpoint = next((step for step in before if step is not None), None)
+    around = Circumstances(
+        nodes=nodes,
+        repeated=_repeated(drive, earlier),
+        requeued=facts.requeued or _requeued(drive),
+    )
+    named = "" if failure_class == "none" else failure_class
+    return Account(
+        kind=kind,
+        failure_class=failure_class,
+        domain=domain,
+        first_ranges=ranges,
+        culprit=culprit,
+        cascade=cascade,
+        onset_line=onset,
+        last_step=progress.last_step,
+        checkpoint_step=checkpoint,
+        nodes=nodes,
+        opinion=advisable(named, drive.attempt, around),
+        unseen=_unseen(drive, timeline, facts, culprit=culprit, named=named, places=places),
+        drive=drive,
+        timeline=timeline,
+        first_line=first_line,
+        attempts=len(earlier) + 1,
+        lines=tuple(lines),
+    )
+
+
+# -- lines ------------------------------------------------------------------------------------
+
+
+def line_of(signal: Signal, timeline: Timeline) -> int | None:
+    """The line that a signal was found in; None where it was found in none."""
+    if signal.source.kind is SourceKind.LOG and signal.source.position.isdigit():
+        return timeline.line_of(int(signal.source.position))
+    return None
+
+
+def _ranges(
+    cause: Signal | None,
+    own: Sequence[Signal],
+    timeline: Timeline,
+    lines: Sequence[bytes],
+    first_line: int,
+) -> tuple[tuple[Range, ...], tuple[Range, ...]]:
+    """The ranges of the first cause, and those of all that followed from it."""
+    first: list[Range] = []
+    taken: set[int] = set()
+    at = None if cause is None else line_of(cause, timeline)
+    if cause is not None and at is None and cause.kind in {SignalKind.SLOW, SignalKind.NUMERIC}:
+        at = timeline.last_line_at(cause.happened_at) or None
+    if cause is not None and at is not None:
+        first.append((_top(at, lines, first_line), at))
+        more = sorted(
+            line
+            for s in own
+            if s.key != cause.key and s.kind is cause.kind and class_of(s) == class_of(cause)
+            and s.pattern_id == cause.pattern_id
+            and set(s.nodes) == set(cause.nodes) and set(s.ranks) == set(cause.ranks)
+            and (line := line_of(s, timeline)) is not None and line > at
+        )  # fmt: skip
+        for line in more:
+            if line - first[-1][1] <= 2:
+                first[-1] = first[-1][0], line
+    for low, high in first:
+        taken.update(range(low, high + 1))
+    rest = sorted(
+        {
+            line
+            for s in own
+            if s.kind in _TOLD and (line := line_of(s, timeline)) is not None and line not in taken
+        }
+    )
+    return tuple(first[:FIRST_RANGES]), _joined(rest, taken)
+
+
+def _joined(numbers: Sequence[int], between: set[int]) -> tuple[Range, ...]:
+    found: list[Range] = []
+    for number in numbers:
+        if found and number - found[-1][1] <= GAP:
+            gap = range(found[-1][1] + 1, number)
+            if not any(line in between for line in gap):
+                found[-1] = found[-1][0], number
+                continue
+        found.append((number, number))
+    return tuple(found)
+
+
+def _top(line: int, lines: Sequence[bytes], first_line: int) -> int:
+    """Where the traceback begins whose last line is ``line``; ``line`` itself if it ends none."""
+    text = lines[line - 1]
+    prefix = text[: len(text) - len(text.lstrip(b"[]0123456789:rank "))]
+    for number in range(line - 1, max(first_line, line - ABOVE) - 1, -1):
+        above = lines[number - 1]
+        if prefix.strip() and not above.startswith(prefix.rstrip()):
+            continue
+        rest = above[len(prefix.rstrip()) :] if prefix.strip() else above
+        if b"Traceback (most recent call last)" in rest:
+            return number
+        if rest.strip() and not rest.startswith((b"  ", b"\t", b" ")) and prefix.strip() == b"":
+            return line
+        if (
+            rest.strip()
+            and prefix.strip()
+            and not rest.lstrip(b":").startswith((b"  ", b" ", b"\t"))
+        ):
+            return line
+    return line
+
+
+def _onset(
+    cause: Signal | None,
+    ranges: Sequence[Range],
+    own: Sequence[Signal],
+    timeline: Timeline,
+    lines: Sequence[bytes],
+) -> int | None:
+    if cause is None:
+        return None
+    still = next((s for s in own if s.kind is SignalKind.SILENCE), None)
+    if cause.kind is SignalKind.SILENCE and cause.value is not None:
+        began = cause.learned_at - timedelta(seconds=cause.value)
+        return timeline.last_line_at(began) or None
+    first = ranges[0][0] if ranges else timeline.last_line_at(cause.happened_at) or None
+    if still is not None and still.value is not None and cause.kind is SignalKind.WATCHDOG_LINE:
+        began = still.learned_at - timedelta(seconds=still.value)
+        return min(timeline.last_line_at(began) or len(lines), first or len(lines))
+    return first
+
+
+# -- the rest ---------------------------------------------------------------------------------
+
+
+def _nodes(drive: Drive, culprit: Culprit) -> tuple[str, ...]:
+    believed = () if drive.verdict is None else drive.verdict.nodes
+    named = (*believed, *((culprit.node,) if culprit.node else ()))
+    return tuple(sorted(dict.fromkeys(named)))
+
+
+def _repeated(drive: Drive, earlier: Sequence[Drive]) -> bool:
+    """Whether the attempt before failed in the same way without having come further."""
+    issue = drive.issue
+    if issue is None or not earlier:
+        return False
+    before = earlier[-1]
+    same = before.issue is not None and before.issue.failure_class == issue.failure_class
+    return same and before.progress.last_step == drive.progress.last_step
+
+
+def _requeued(drive: Drive) -> bool:
+    end = drive.attempt.end
+    if end is not None and end.by is EndedBy.REQUEUE:
+        return True
+    return any("DUE TO JOB REQUEUE" in s.excerpt for s in drive.own)
+
+
+def _unseen(
+    drive: Drive,
+    timeline: Timeline,
+    facts: Facts,
+    *,
+    culprit: Culprit,
+    named: str,
+    places: Places,
+) -> tuple[str, ...]:
+    """What would be needed to say more."""
+    found: list[str] = []
+    if timeline.clock == "none":
+        found.append("when lines were written: the log has no time stamps and no times were given")
+    if not facts.given:
+        found.append("the scheduler's word: state, exit code and nodes (--facts)")
+    if drive.progress.last_step is None:
+        found.append("progress: no line that counts steps was recognised")
+    if not named:
+        return tuple(found)
+    if named in {"silent_hang", "slow_node", "slow_input", "slow_fabric"}:
+        found.append("metrics of the GPUs and nodes, and a stack dump of all ranks")
+    if named.startswith("collective_") or named == "watchdog_stuck":
+        found.append("a flight-recorder dump, and the kernel logs of the nodes")
+    if named in {"killed_unknown", "host_oom"}:
+        found.append("the kernel's log of the node, for who was killed and why")
+    if named == "peer_connection_lost":
+        found.append("the output of the peer that went away")
+    if culprit.rank is None and culprit.node is None and named not in {
+        "time_limit", "preemption", "user_cancel", "silent_hang", "slow_input"
+    }:  # fmt: skip
+        found.append("which rank and node it was: no line names them")
+    elif culprit.node is None and culprit.rank is not None and len(places.nodes) != 1:
+        found.append(f"on which node rank {culprit.rank} ran")
+    return tuple(found)

@@ -1,0 +1,166 @@
+"""Who sits where, gathered from the lines of a log that say so.
+
+A live system asks the scheduler; whoever has only a file has only its banners, prefixes and tables.
+Hosts are believed where a program, a launcher or the kernel puts its own host's name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from middlewatch.attribution.places import Places
+from middlewatch.detection.names import hosts as expanded
+from middlewatch.detection.names import numbers
+
+_HOST = r"[A-Za-z][A-Za-z0-9.-]{0,62}[A-Za-z0-9]|[A-Za-z]"
+_BANNERS = (
+    re.compile(rf"\bon (?:\d+ )?nodes?:? ((?:(?:{_HOST})(?:[ ,]+|$|(?= ?[=(\[])))+)".encode()),
+    re.compile(rb"(?:SLURM_(?:JOB_|STEP_)?NODELIST|[Nn]ode ?[Ll]ist|NODELIST|HOSTS|hosts)\s*[=:]\s*\[?['\"]?([\w.,\[\]-]+)"),
+)  # fmt: skip
+_MOST = 4096
+
+_PAIRED = (
+    # NCCL's prefix: host, process, thread, local device
+    re.compile(rf"^(?:\d+: ?)?(?P<node>{_HOST}):\d+:\d+ \[(?P<device>\d+)\] ".encode(), re.MULTILINE),
+    # torchrun's table
+    re.compile(
+        rf"^\W*host\s+: (?P<node>{_HOST})\s*\r?\n\W*rank\s+: (?P<rank>\d+) \(local_rank: (?P<local>\d+)\)".encode(),
+        re.MULTILINE,
+    ),
+    re.compile(rf"\b[Rr]ank\W{{0,2}}(?P<rank>\d+)\W{{1,3}}(?:on )?(?:node|host(?:name)?)\W{{1,3}}(?P<node>{_HOST})\b".encode()),
+    re.compile(rf"\b(?:node|host(?:name)?)\W{{1,3}}(?P<node>{_HOST})\W{{1,3}}[Rr]ank\W{{1,3}}(?P<rank>\d+)\b".encode()),
+    re.compile(rf"^\d{{4}}-\d\d-\d\d[ T][\d:.,]+\s+(?P<node>{_HOST}):(?P<rank>\d+)\s".encode(), re.MULTILINE),
+)  # fmt: skip
+_TASKS = re.compile(rb"srun: error: (?P<hosts>[\w.,\[\]-]+): tasks? (?P<ranks>[\d,-]+):")
+_ALONE = (
+    re.compile(rf"^\+ hostname(?: -\w)?\r?\n(?P<node>{_HOST})\r?$".encode(), re.MULTILINE),
+    re.compile(rf"^\[?(?P<node>{_HOST})\]? (?:kernel|epilog|prolog|journal|dmesg)\b".encode(), re.MULTILINE),
+    re.compile(rf"\bON (?P<node>{_HOST}) (?:CANCELLED|FAILED)\b".encode()),
+    re.compile(rf"^\[(?P<node>{_HOST}):\d+\] ".encode(), re.MULTILINE),
+    re.compile(rf"^\W*host\s+: (?P<node>{_HOST})\s*$".encode(), re.MULTILINE),
+    re.compile(rf"\b(?:master_addr|MASTER_ADDR)\W{{1,2}}(?P<node>{_HOST})\b".encode()),
+)  # fmt: skip
+_LOCAL = re.compile(rb"\brank\W{1,4}(\d+)\W{1,3}\(?local_?rank\W{1,3}(\d+)")
+_WORLD = re.compile(
+    rb"(?i)\b(?:world[ _]size|nranks|dist_world_size|num_processes|worker_count|global world size)\W{1,3}(\d+)"
+    rb"|MEMBER: \d+/(\d+)|Starting with (\d+) processes|global_world_sizes=\[(\d+)"
+)
+_PER_NODE = re.compile(
+    rb"(?i)\b(?:nproc[_-]per[_-]node|num_local_procs|local[_ ]world[_ ]size|gpus[_-]per[_-]node|ntasks[_-]per[_-]node)\W{1,3}(\d+)"
+)
+_NO_HOST = frozenset({"localhost", "rank", "file", "line", "none", "node", "host", "the", "error"})
+
+
+def places_in(data: bytes, more: Iterable[str] = (), order: Sequence[str] = ()) -> Places:
+    """What a log says of places. ``more`` are hosts named by evidence, ``order`` the nodes as a
+    scheduler lists them."""
+    listed = list(order) or _listed(data)
+    pairs: dict[int, str] = {}
+    locals_: dict[int, int] = {}
+    seen: dict[str, None] = dict.fromkeys(listed)
+    devices: set[int] = set()
+    for pattern in _PAIRED:
+        for match in pattern.finditer(data):
+            groups = match.groupdict()
+            node = _name(groups.get("node"))
+            if node is None:
+                continue
+            seen[node] = None
+            if groups.get("device"):
+                devices.add(int(groups["device"]))
+            rank = groups.get("rank")
+            if rank and len(rank) < 8:
+                pairs.setdefault(int(rank), node)
+                if groups.get("local"):
+                    locals_.setdefault(int(rank), int(groups["local"]))
+    tasks: list[tuple[tuple[str, ...], tuple[int, ...]]] = []
+    for match in _TASKS.finditer(data):
+        named = expanded(match.group("hosts").decode("latin-1"))
+        seen.update(dict.fromkeys(named))
+        tasks.append((named, numbers(match.group("ranks").decode("latin-1"))))
+    for pattern in _ALONE:
+        for match in pattern.finditer(data):
+            node = _name(match.group("node"))
+            if node is not None:
+                seen[node] = None
+    for name in more:
+        seen.setdefault(name)
+    for match in _LOCAL.finditer(data):
+        locals_.setdefault(int(match.group(1)[:7]), int(match.group(2)[:7]))
+    world = _most(_WORLD, data)
+    per_node = _most(_PER_NODE, data) or (max(devices) + 1 if len(devices) > 1 else None)
+    if _one_task_each(tasks):
+        # srun started one launcher on each node: its task numbers are nodes, not ranks.
+        tasks = []
+    for named, ranks in tasks:
+        if len(named) == 1:
+            for rank in ranks:
+                pairs.setdefault(rank, named[0])
+    names = _joined(seen)
+    nodes = tuple(n for n in listed if n in names) or tuple(sorted(names))
+    ordered = bool(listed) or len(nodes) == 1 or _sorted_fits(nodes, pairs, world)
+    if not listed and len(nodes) > 1 and not ordered:
+        nodes = tuple(names)
+    return Places(
+        nodes=tuple(dict.fromkeys((*nodes, *names)))[:_MOST] if not listed else nodes[:_MOST],
+        ordered=ordered,
+        pairs=tuple(pairs.items())[:_MOST],
+        locals=tuple(locals_.items())[:_MOST],
+        world=world,
+        per_node=per_node,
+    )
+
+
+def _listed(data: bytes) -> list[str]:
+    for pattern in _BANNERS:
+        last = None
+        for match in pattern.finditer(data):
+            last = match
+        if last is not None:
+            text = last.group(1).decode("latin-1")
+            names = [n for part in text.split() for n in expanded(part)]
+            kept = [n for n in names if n.lower() not in _NO_HOST]
+            if kept:
+                return list(dict.fromkeys(kept))[:_MOST]
+    return []
+
+
+def _name(raw: bytes | None) -> str | None:
+    if not raw:
+        return None
+    name = raw.decode("latin-1")
+    return None if name.lower() in _NO_HOST else name
+
+
+def _most(pattern: re.Pattern[bytes], data: bytes) -> int | None:
+    found = [
+        int(group)
+        for match in pattern.finditer(data)
+        for group in match.groups()
+        if group and len(group) < 7
+    ]
+    return max(found, default=None) or None
+
+
+def _joined(seen: Iterable[str]) -> dict[str, None]:
+    """Hosts without the long forms of those that are there in short."""
+    names = dict.fromkeys(seen)
+    short = {name for name in names if "." not in name}
+    return dict.fromkeys(n for n in names if "." not in n or n.partition(".")[0] not in short)
+
+
+def _one_task_each(tasks: Sequence[tuple[tuple[str, ...], tuple[int, ...]]]) -> bool:
+    by_node: dict[str, set[int]] = {}
+    for named, ranks in tasks:
+        for node in named:
+            by_node.setdefault(node, set()).update(ranks)
+    return len(by_node) > 1 and all(len(ranks) == 1 for ranks in by_node.values())
+
+
+def _sorted_fits(nodes: Sequence[str], pairs: dict[int, str], world: int | None) -> bool:
+    """Whether the hosts in the order of their names explain every pair that is told."""
+    if not pairs or not world or len(set(pairs.values())) < 2 or world % len(nodes):
+        return False
+    per = world // len(nodes)
+    return all(rank // per < len(nodes) and nodes[rank // per] == n for rank, n in pairs.items())
