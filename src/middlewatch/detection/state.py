@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from middlewatch.detection.series import Numbers, Parts, Speed
 from middlewatch.model.identity import AttemptId
 from middlewatch.model.signal import Progress
 
@@ -87,6 +88,9 @@ class DetectionState:
     unreadable_reported: tuple[str, ...] = ()
     unread_since: datetime | None = None
     """Since when nothing of its output could be read; None while something can."""
+    speed: Speed = Speed()
+    parts: Parts = Parts()
+    numbers: Numbers = Numbers()
 
 
 def fresh(attempt_id: AttemptId, resume_above: int | None = None) -> DetectionState:
