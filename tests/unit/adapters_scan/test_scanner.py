@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from middlewatch.adapters.scan import Re2Scanner, read_catalogue
+from middlewatch.adapters.scan import read_catalogue, scanner_for
 from middlewatch.adapters.scan.finding import PIECE
 from middlewatch.adapters.scan.scanner import LONGEST_LINE
 
-SCANNER = Re2Scanner(read_catalogue())
+SCANNER = scanner_for(read_catalogue())
 CRASH = b"RuntimeError: CUDA error: uncorrectable ECC error encountered\n"
 BAR = " 18%|\u2588\u2588   | {step}/2875 [38:08<2:53:33,  4.42s/it]"
 

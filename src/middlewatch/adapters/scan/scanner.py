@@ -8,7 +8,9 @@ answer: Latin-1 has no invalid byte, and both engines take linear time.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from middlewatch.adapters.scan.catalogue import Catalogue
 from middlewatch.adapters.scan.finding import Candidate, Finder, Re2Finder
@@ -24,7 +26,6 @@ SCANNED_LINE = 16_384
 _ANSI = re.compile(rb"\x1b(?:\[[0-?]*+[ -/]*+[@-~]|\][^\x07\x1b\n]*+(?:\x07|\x1b\\)?)")
 """Colours and titles. Python's own engine is far quicker where there are many, and takes linear
 time as well: nothing in here is tried a second time."""
-_LINE_END = re.compile(rb"\n")
 
 _Line = tuple[int, int, tuple[int, ...]]
 """Where a line begins and ends, and the numbers of its candidates, ascending and different."""
@@ -136,34 +137,55 @@ def _by_line(text: bytes, candidates: list[Candidate]) -> list[_Line]:
 
 class _Plain:
     """A block with line feeds for carriage returns, without colours and without the rest of
-    over-long lines. Lines are neither joined nor lost, so a line's number leads back to its place.
+    over-long lines. Lines are neither joined nor lost, and what was left out is known by its
+    place, so that a line's beginning leads back to its place in the block.
     """
 
     def __init__(self, block: bytes) -> None:
-        self._whole = block.replace(b"\r", b"\n")
-        text = self._whole
+        self._cuts: list[_Cuts] = []
+        text = block.replace(b"\r", b"\n")
         if b"\x1b" in text:
-            text = _ANSI.sub(b"", text)
-        self.text = _without_tails(text)
-        self._starts: list[int] | None = None
-        self._at = self._line = 0
+            text = self._without(text, [match.span() for match in _ANSI.finditer(text)])
+        self.text = self._without(text, _tails(text))
+
+    def _without(self, text: bytes, spans: list[tuple[int, int]]) -> bytes:
+        if not spans:
+            return text
+        parts: list[bytes] = []
+        cuts = _Cuts([], [])
+        at = left_out = 0
+        for begin, end in spans:
+            parts.append(text[at:begin])
+            cuts.places.append(begin - left_out)
+            left_out += end - begin
+            cuts.left_out.append(left_out)
+            at = end
+        parts.append(text[at:])
+        self._cuts.append(cuts)
+        return b"".join(parts)
 
     def original(self, start: int) -> int:
-        """Where the line that begins at ``start`` begins in the block. To be asked in order."""
-        if self.text is self._whole:
-            return start
-        if self._starts is None:
-            self._starts = [0, *(m.end() for m in _LINE_END.finditer(self._whole))]
-        self._line += self.text.count(b"\n", self._at, start)
-        self._at = start
-        return self._starts[self._line]
+        """Where the line that begins at ``start`` begins in the block: what was left out at its
+        very beginning belongs to it."""
+        for cuts in reversed(self._cuts):
+            before = bisect_left(cuts.places, start)
+            if before:
+                start += cuts.left_out[before - 1]
+        return start
 
 
-def _without_tails(text: bytes) -> bytes:
-    """The text without the parts of lines that lie beyond `SCANNED_LINE`; itself if there are
-    none."""
-    parts: list[bytes] = []
-    at = kept = 0
+@dataclass(slots=True)
+class _Cuts:
+    """Where something was left out, and how much up to there."""
+
+    places: list[int]
+    left_out: list[int]
+
+
+def _tails(text: bytes) -> list[tuple[int, int]]:
+    """The parts of lines that lie beyond `SCANNED_LINE`."""
+    spans: list[tuple[int, int]] = []
+    at = 0
     while len(text) - at > SCANNED_LINE:
         last = text.rfind(b"\n", at, at + SCANNED_LINE)
         if last >= 0:
@@ -171,9 +193,6 @@ def _without_tails(text: bytes) -> bytes:
             continue
         end = text.find(b"\n", at + SCANNED_LINE)
         end = len(text) if end < 0 else end
-        parts.append(text[kept : at + SCANNED_LINE])
-        kept = end
+        spans.append((at + SCANNED_LINE, end))
         at = end + 1
-    if not parts:
-        return text
-    return b"".join((*parts, text[kept:]))
+    return spans
