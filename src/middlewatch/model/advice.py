@@ -98,6 +98,10 @@ class DecisionBasis(StrEnum):
     SECOND_WITNESS = "second_witness"
     SILENCE = "silence"
     """No progress and nothing else; only where the policy lets silence act."""
+    SLOW_NODE = "slow_node"
+    """A lasting loss of speed with a node to blame; only where policy and job let slowness act."""
+    NUMBERS = "numbers"
+    """Numbers that are none any more; only where the policy lets numbers act."""
     PERSON = "person"
     DAG = "dag"
 

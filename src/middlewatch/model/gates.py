@@ -61,7 +61,7 @@ class Deployment:
     partitions: tuple[str, ...] = ()
 
 
-CLASSES_WITH_OWN_OPT_IN = frozenset({"slow_node", "slow_input", "slow_fabric"})
+CLASSES_WITH_OWN_OPT_IN = frozenset({"slow_node", "slow_input", "slow_fabric", "slow_job"})
 
 
 def gates_for(

@@ -28,6 +28,8 @@ class Policy:
     restart_after_person_cancelled: bool = False
     restart_on_application_failure: bool = True
     act_on_silence: bool = False
+    act_on_slow: bool = False
+    act_on_numbers: bool = False
     seen_after_end_s: float = 60.0
     max_exclusions: int = 8
     min_spare_nodes: int = 0

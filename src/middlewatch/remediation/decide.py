@@ -91,6 +91,8 @@ def _while_it_lives(inputs: DecisionInputs) -> Outcome:
 
 def _running(inputs: DecisionInputs) -> Outcome:
     seen = inputs.witnesses
+    if inputs.issue.failure_class.startswith("slow_"):
+        return _slow(inputs)
     basis: DecisionBasis | None = None
     ground = ""
     if seen.second and (seen.something_failed or seen.silence):
@@ -105,8 +107,17 @@ def _running(inputs: DecisionInputs) -> Outcome:
     elif seen.silence and not seen.something_failed and inputs.policy.act_on_silence:
         basis = DecisionBasis.SILENCE
         ground = "no progress for longer than its limit, and the policy acts on silence"
+    elif seen.numbers and inputs.policy.act_on_numbers:
+        basis = DecisionBasis.NUMBERS
+        ground = f"{seen.numbers}, and the policy acts on numbers"
     if basis is not None:
         return _restart(inputs, basis, f"Still running, but {ground}.", may_end_running=True)
+    if seen.numbers and not seen.something_failed:
+        return Refrain(
+            RefrainBasis.NUMBERS_ALONE,
+            f"It runs on with numbers that are none ({seen.numbers}): its newest checkpoints may "
+            "hold them too, so that is told and left to its owner.",
+        )
     if seen.silence and not seen.something_failed and not seen.second:
         return Refrain(
             RefrainBasis.SILENCE_ALONE,
@@ -117,6 +128,25 @@ def _running(inputs: DecisionInputs) -> Outcome:
         "The attempt still runs. A line alone does not end it: waiting for its end, for a second "
         "witness, or for progress to stay away.",
     )
+
+
+def _slow(inputs: DecisionInputs) -> Outcome:
+    """A slow job works. It is moved only away from a node that is seen to slow it, and only where
+    the site's policy and the job's own opt-in (a gate of its class) want that."""
+    measured = inputs.witnesses.slow or "it has lost speed"
+    if not blamed_nodes(inputs.verdict):
+        return Refrain(
+            RefrainBasis.SLOW_WITHOUT_NODE,
+            f"Slow ({measured}), but no node is seen to be at fault: another place would not "
+            "help for any reason that is known.",
+        )
+    if not inputs.policy.act_on_slow:
+        return Refrain(
+            RefrainBasis.SLOW_ALONE,
+            f"Slow ({measured}); the policy does not act on slowness: an alarm, no action.",
+        )
+    ground = f"Still running, but slow: {measured}; the policy moves slow jobs off such a node."
+    return _restart(inputs, DecisionBasis.SLOW_NODE, ground, may_end_running=True)
 
 
 def _no_progress(inputs: DecisionInputs) -> tuple[DecisionBasis, str]:

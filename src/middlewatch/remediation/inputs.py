@@ -36,6 +36,10 @@ class Witnesses:
     scheduler_end: bool = False
     second: tuple[str, ...] = ()
     news_at: datetime | None = None
+    slow: str = ""
+    """What was measured of a lasting loss of speed; empty where there is none."""
+    numbers: str = ""
+    """What is wrong with the numbers for good; empty where nothing is."""
 
     @property
     def something_failed(self) -> bool:
@@ -55,6 +59,8 @@ _NEWS = frozenset(
         SignalKind.SCHEDULER_END,
         SignalKind.SECOND_WITNESS,
         SignalKind.EXTERNAL,
+        SignalKind.SLOW,
+        SignalKind.NUMERIC,
     }
 )
 
@@ -85,6 +91,10 @@ def witnesses_of(signals: Iterable[Signal]) -> Witnesses:
                 for s in seen
                 if s.kind in _FROM_ELSEWHERE and s.source.kind is SourceKind.API
             )
+        ),
+        slow=next((s.detail for s in reversed(seen) if s.kind is SignalKind.SLOW), ""),
+        numbers=next(
+            (s.detail for s in seen if s.kind is SignalKind.NUMERIC and s.failure_class), ""
         ),
         news_at=max((s.happened_at for s in seen if s.kind in _NEWS), default=None),
     )

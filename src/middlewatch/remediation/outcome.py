@@ -70,6 +70,9 @@ class RefrainBasis(StrEnum):
     WAITING_FOR_PARTITIONS = "waiting_for_partitions"
     WAITING_FOR_SCHEDULER = "waiting_for_scheduler"
     SILENCE_ALONE = "silence_alone"
+    SLOW_WITHOUT_NODE = "slow_without_node"
+    SLOW_ALONE = "slow_alone"
+    NUMBERS_ALONE = "numbers_alone"
     COMPLETED = "completed"
     CANCELLED_BY_PERSON = "cancelled_by_person"
     PREEMPTED = "preempted"
@@ -95,6 +98,9 @@ WAITING = frozenset(
         RefrainBasis.WAITING_FOR_PARTITIONS,
         RefrainBasis.WAITING_FOR_SCHEDULER,
         RefrainBasis.SILENCE_ALONE,
+        RefrainBasis.SLOW_WITHOUT_NODE,
+        RefrainBasis.SLOW_ALONE,
+        RefrainBasis.NUMBERS_ALONE,
         RefrainBasis.NOT_RUNNING,
         RefrainBasis.END_UNKNOWN,
     }

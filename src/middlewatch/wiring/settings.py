@@ -200,6 +200,8 @@ POLICY_TEXTS: Mapping[str, str] = {
     "restart_after_person_cancelled": "restart what a person cancelled",
     "restart_on_application_failure": "restart what failed by its own fault",
     "act_on_silence": "let silence count, with a witness besides it, against a running attempt",
+    "act_on_slow": "move a slow job off a node that is seen to slow it, if the job says so too",
+    "act_on_numbers": "restart a job whose loss is no number any more",
     "seen_after_end_s": "an attempt that had ended longer ago when first seen is left alone",
     "max_exclusions": "nodes that we exclude for one job at most",
     "min_spare_nodes": "usable nodes that a partition must keep beyond what the job needs",

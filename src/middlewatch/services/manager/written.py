@@ -45,6 +45,9 @@ _NEED_A_PERSON = frozenset(
         RefrainBasis.BUDGET_SPENT,
         RefrainBasis.NOT_REQUEUEABLE,
         RefrainBasis.SILENCE_ALONE,
+        RefrainBasis.SLOW_ALONE,
+        RefrainBasis.SLOW_WITHOUT_NODE,
+        RefrainBasis.NUMBERS_ALONE,
         RefrainBasis.NOT_RESTARTABLE_STATE,
     }
 )
