@@ -1,0 +1,9 @@
+"""The log source port over log stores: VictoriaLogs and Loki."""
+
+from middlewatch.adapters.logstores.asking import Access
+from middlewatch.adapters.logstores.loki import Loki
+from middlewatch.adapters.logstores.selecting import Labels
+from middlewatch.adapters.logstores.source import StoreLogs
+from middlewatch.adapters.logstores.victorialogs import VictoriaLogs
+
+__all__ = ["Access", "Labels", "Loki", "StoreLogs", "VictoriaLogs"]

@@ -1,0 +1,240 @@
+"""Asking a log store over HTTP, as if every answer came from somebody who means us no good.
+
+A store is shared by many, and is restarted, overloaded and put behind proxies. So every question
+has a deadline for its whole answer and not just for its next byte, every answer a length that is
+not exceeded, a server that does not answer or asks for patience is left alone for a while (the
+watcher must not wait for it once per job), and nothing of an answer is believed but its words.
+A question that is lost is asked again at the next tick; that is all the repeating that is needed,
+but for a connection that had been kept open and is found closed: then once at once.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from middlewatch.ports.clock import Clock
+from middlewatch.ports.errors import PortError, Refused, Unreachable, Unreadable
+
+if TYPE_CHECKING:
+    import httpx2
+
+FIRST_PAUSE_S = 1.0
+LONGEST_PAUSE_S = 10.0
+LONGEST_WISH_S = 60.0
+"""How long a server's Retry-After is obeyed at most."""
+_SECRET_LIMIT = 65_536
+_SENTENCE = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Where a server is and how to be let in. ``headers`` name the tenant. Files are read anew at
+    each question, so that a token may be changed while we run."""
+
+    url: str
+    headers: tuple[tuple[str, str], ...] = ()
+    token_file: str = ""
+    username: str = ""
+    password_file: str = ""
+    ca_file: str = ""
+    timeout_s: float = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """The beginning of an answer; ``cut`` where more would have come than was asked for."""
+
+    data: bytes
+    cut: bool
+
+
+class Server:
+    """One server. Not to be shared between threads. ``what`` is its name in sentences."""
+
+    def __init__(self, access: Access, clock: Clock, what: str) -> None:
+        self._access = access
+        self._clock = clock
+        self._what = what
+        self._client: httpx2.Client | None = None
+        self._away_until = float("-inf")
+        self._pause_s = 0.0
+        self._why = ""
+        self.questions = 0
+        """How many were asked so far: what the store is burdened with."""
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    @property
+    def where(self) -> str:
+        """The server for a sentence, without what a URL may hide."""
+        import httpx2
+
+        try:
+            url = httpx2.URL(self._access.url)
+        except httpx2.InvalidURL:
+            return self._what
+        port = f":{url.port}" if url.port else ""
+        return f"{self._what} at {url.scheme}://{url.host}{port}"
+
+    def ask(self, path: str, form: Mapping[str, str], limit: int) -> Body:
+        """The answer to a question, at most ``limit`` bytes of it. Raises `Unreachable`,
+        `Refused` or `Unreadable`."""
+        if self._clock.monotonic() < self._away_until:
+            raise Unreachable(self._why)
+        try:
+            body = self._asked(path, form, limit)
+        except Unreachable as error:
+            self._why = str(error)
+            self._pause_s = min(max(FIRST_PAUSE_S, self._pause_s * 2), LONGEST_PAUSE_S)
+            wish = error.after_s if isinstance(error, _Overloaded) else 0.0
+            self._away_until = self._clock.monotonic() + max(self._pause_s, wish)
+            raise
+        self._pause_s = 0.0
+        return body
+
+    def _asked(self, path: str, form: Mapping[str, str], limit: int) -> Body:
+        import httpx2
+
+        for again in (False, True):
+            try:
+                return self._once(path, form, limit)
+            except httpx2.InvalidURL as error:
+                raise Refused(f"{self._access.url!r} is no URL ({error}); see logs.url") from error
+            except (httpx2.ConnectError, httpx2.TimeoutException) as error:
+                self.close()
+                raise Unreachable(f"no answer from {self.where}: {_words(error)}") from error
+            except httpx2.HTTPError as error:
+                self.close()
+                if again:
+                    raise Unreachable(
+                        f"{self.where} broke off its answer: {_words(error)}"
+                    ) from error
+        raise AssertionError("unreachable")
+
+    def _once(self, path: str, form: Mapping[str, str], limit: int) -> Body:
+        client = self._http()
+        until = self._clock.monotonic() + self._access.timeout_s
+        self.questions += 1
+        request = client.build_request(
+            "POST", path, data=dict(form), headers=self._headers(), timeout=self._access.timeout_s
+        )
+        response = client.send(request, stream=True)
+        try:
+            good = response.status_code == 200
+            most = limit if good else 4096
+            data, cut = bytearray(), False
+            for piece in response.iter_bytes(65_536):
+                data += piece
+                if len(data) >= most:
+                    cut = True
+                    break
+                if self._clock.monotonic() > until:
+                    raise Unreachable(
+                        f"{self.where} did not finish its answer in {self._access.timeout_s:g} s"
+                    )
+        finally:
+            response.close()
+        if not good:
+            raise self._refusal(response, bytes(data))
+        return Body(bytes(data[:most]), cut)
+
+    def _refusal(self, response: httpx2.Response, data: bytes) -> PortError:
+        status = response.status_code
+        said = plain(data.decode("utf-8", "replace"))
+        told = f"{self.where} answered {status}" + (f": {said}" if said else "")
+        if status in {429, 503}:
+            return _Overloaded(told, self._wish(response))
+        if status >= 500 or status == 408:
+            return Unreachable(told)
+        if status in {401, 403}:
+            return Refused(f"{told} (see logs.token_file, logs.username and logs.tenant)")
+        if status in {400, 413, 422}:
+            return Refused(told)
+        return Unreadable(f"{told}; is it a {self._what}? (see logs.url)")
+
+    def _wish(self, response: httpx2.Response) -> float:
+        """For how many seconds the server wants to be left alone."""
+        given = response.headers.get("retry-after", "").strip()
+        try:
+            if given.isascii() and given.isdigit() and len(given) < 7:
+                seconds = float(given)
+            else:
+                moment = parsedate_to_datetime(given)
+                seconds = (moment - self._clock.now()).total_seconds()
+        except (ValueError, TypeError, OverflowError):
+            return 0.0
+        return min(max(0.0, seconds), LONGEST_WISH_S)
+
+    def _headers(self) -> dict[str, str]:
+        headers = {"Accept-Encoding": "identity", **dict(self._access.headers)}
+        if self._access.token_file:
+            headers["Authorization"] = f"Bearer {_secret(self._access.token_file)}"
+        elif self._access.username:
+            import base64
+
+            password = _secret(self._access.password_file) if self._access.password_file else ""
+            both = f"{self._access.username}:{password}".encode()
+            headers["Authorization"] = f"Basic {base64.b64encode(both).decode('ascii')}"
+        return headers
+
+    def _http(self) -> httpx2.Client:
+        if self._client is None:
+            import httpx2
+
+            verify: ssl.SSLContext | bool = True
+            if self._access.url.startswith("http://"):
+                verify = False  # nothing will be checked against certificates
+            elif self._access.ca_file:
+                try:
+                    verify = ssl.create_default_context(cafile=self._access.ca_file)
+                except OSError as error:
+                    raise Refused(
+                        f"the certificates in {self._access.ca_file} (logs.ca_file) cannot be "
+                        f"read: {error}"
+                    ) from error
+            self._client = httpx2.Client(
+                verify=verify,
+                base_url=self._access.url.rstrip("/"),
+                # A proxy of the environment must not see the site's logs and tokens.
+                trust_env=False,
+                follow_redirects=False,
+            )
+        return self._client
+
+
+class _Overloaded(Unreachable):
+    """It answers, and asks for patience."""
+
+    def __init__(self, text: str, after_s: float) -> None:
+        super().__init__(text)
+        self.after_s = after_s
+
+
+def plain(text: str) -> str:
+    """A stranger's words, fit for one line of a log."""
+    shown = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return shown if len(shown) <= _SENTENCE else f"{shown[: _SENTENCE - 1]}…"
+
+
+def _words(error: Exception) -> str:
+    return plain(str(error)) or type(error).__name__
+
+
+def _secret(path: str) -> str:
+    try:
+        with Path(path).open("rb") as file:
+            raw = file.read(_SECRET_LIMIT)
+        text = raw.decode("ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise Refused(f"the secret for the log store in {path} cannot be read: {error}") from error
+    if not text or not text.isprintable():
+        raise Refused(f"{path} has no secret for the log store: one line of plain text is expected")
+    return text

@@ -1,0 +1,53 @@
+"""What every log store can be asked, whatever its language: a page of lines, and their number."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from middlewatch.adapters.logstores.place import Place
+
+
+class Writer(NamedTuple):
+    """Who wrote a line, as its labels say: a node and a file there. Within one of them lines come
+    mostly in their order; between two of them no order can be expected."""
+
+    node: str
+    file: str
+
+
+class Line(NamedTuple):
+    """One entry of a store. ``at`` is its time in nanoseconds since the epoch; ``text`` its bytes
+    as they were written, as far as the store has kept them."""
+
+    at: int
+    writer: Writer
+    text: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """``lines`` in the order of their times; ``full``: it was cut, more may lie behind the last."""
+
+    lines: Sequence[Line]
+    full: bool
+
+
+class LineStore(Protocol):
+    """One server. Both calls raise `Unreachable` (away, overloaded), `Refused` (not let in) or
+    `Unreadable` (an answer that is none), with a sentence for the site's administrator."""
+
+    @property
+    def name(self) -> str:
+        """The scheme of its places: ``victorialogs`` or ``loki``."""
+
+    @property
+    def most(self) -> int:
+        """How many lines one page can have at most."""
+
+    def page(self, place: Place, since: int, limit: int, writer: Writer | None = None) -> Page:
+        """The oldest ``limit`` lines of a place from ``since`` on, of one writer or of all."""
+
+    def counts(self, place: Place, since: int) -> Mapping[Writer, int]:
+        """How many lines of each writer there are in a place from ``since`` on."""

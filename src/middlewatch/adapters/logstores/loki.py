@@ -1,0 +1,149 @@
+"""Loki's query API: LogQL over HTTP, streams of values back.
+
+Written against the documentation of Loki 3 and tried on a stand-in of it (``lab.loki``), not on
+Loki itself. A query range is asked for forward, in pages: the live tail of that API (`/tail`) keeps
+no place and drops entries for slow readers, so that it can replace no question.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from middlewatch.adapters.logstores.asking import Access, Server, plain
+from middlewatch.adapters.logstores.lines import Line, Page, Writer
+from middlewatch.adapters.logstores.place import SECOND, Place
+from middlewatch.adapters.logstores.selecting import Labels, quoted, writer_of
+from middlewatch.ports.clock import Clock
+from middlewatch.ports.errors import Unreadable
+
+RANGE = "/loki/api/v1/query_range"
+INSTANT = "/loki/api/v1/query"
+LONGEST_ANSWER = 32 << 20
+LONGEST_RANGE = 30 * 24 * 3600 * SECOND
+"""Loki's own default limit is an hour more."""
+AHEAD = 600 * SECOND
+"""How far in the future a writer's clock may be."""
+
+
+class Loki:
+    """A `LineStore`. Not to be shared between threads."""
+
+    name = "loki"
+    most = 5000
+    """Loki's default limit of a query's entries."""
+
+    def __init__(self, access: Access, clock: Clock, labels: Labels | None = None) -> None:
+        self._labels = labels or Labels()
+        self._clock = clock
+        self.server = Server(access, clock, "Loki")
+
+    def page(self, place: Place, since: int, limit: int, writer: Writer | None = None) -> Page:
+        end = self._end(place, since)
+        while True:
+            form = {
+                "query": self._selector(place, writer),
+                "start": str(max(since, end - LONGEST_RANGE)),
+                "end": str(end),
+                "limit": str(limit),
+                "direction": "forward",
+            }
+            answer = self.server.ask(RANGE, form, LONGEST_ANSWER)
+            if not answer.cut:
+                break
+            if limit == 1:
+                raise Unreadable(f"Loki sent a single line of more than {LONGEST_ANSWER} bytes")
+            # One JSON object cannot be read in part: ask for fewer of these long lines.
+            limit = max(1, limit // 8)
+        lines = self._lines(_result(answer.data, "streams"))
+        return Page(lines, full=len(lines) >= limit)
+
+    def counts(self, place: Place, since: int) -> Mapping[Writer, int]:
+        labels = self._labels
+        # Whole seconds, and a moment before: what lies at the beginning of a range is not in it.
+        end = self._end(place, since)
+        seconds = min(-(-(end - since) // SECOND), LONGEST_RANGE // SECOND)
+        by = ", ".join(dict.fromkeys((labels.node, labels.file)))
+        query = f"sum by ({by}) (count_over_time({self._selector(place, None)}[{seconds}s]))"
+        form = {"query": query, "time": str(since + seconds * SECOND - 1)}
+        answer = self.server.ask(INSTANT, form, LONGEST_ANSWER)
+        if answer.cut:
+            raise Unreadable(f"Loki counted lines in more than {LONGEST_ANSWER} bytes")
+        found: dict[Writer, int] = {}
+        for entry in _result(answer.data, "vector"):
+            named = _labels_of(entry, "metric")
+            try:
+                number = int(float(entry["value"][1]))
+            except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
+                raise Unreadable(f"Loki counted {plain(str(entry)[:80])!r}") from error
+            writer = self._writer(named)
+            found[writer] = found.get(writer, 0) + number
+        return found
+
+    def _end(self, place: Place, since: int) -> int:
+        now = int(self._clock.now().timestamp()) * SECOND
+        until = place.until if place.until is not None else now + AHEAD
+        return max(until, since + SECOND)
+
+    def _selector(self, place: Place, writer: Writer | None) -> str:
+        labels = self._labels
+        matchers = [labels.match] if labels.match else []
+        filters = []
+        if labels.job_in_stream:
+            matchers.insert(0, f"{labels.job}={quoted(place.job)}")
+        else:
+            filters.append(f" | {labels.job}={quoted(place.job)}")
+        if writer is not None:
+            filters.append(f" | {labels.node}={quoted(writer.node)}")
+            if labels.file != labels.node:
+                filters.append(f" | {labels.file}={quoted(writer.file)}")
+        return f"{{{','.join(matchers)}}}{''.join(filters)}"
+
+    def _lines(self, streams: list[dict[str, Any]]) -> list[Line]:
+        found: list[Line] = []
+        for stream in streams:
+            writer = self._writer(_labels_of(stream, "stream"))
+            values = stream.get("values")
+            if not isinstance(values, list):
+                raise Unreadable("Loki sent a stream without values")
+            for value in values:
+                try:
+                    at, text = value[0], value[1]
+                    moment = int(at) if at.isascii() and at.isdigit() and len(at) < 20 else -1
+                    raw = text.encode("utf-8", "replace")
+                except (AttributeError, IndexError, KeyError, TypeError) as error:
+                    raise Unreadable(f"Loki sent {plain(str(value)[:80])!r} as a line") from error
+                if moment < 0:
+                    raise Unreadable(f"Loki gave a line the time {plain(at)!r}")
+                found.append(Line(moment, writer, raw))
+        found.sort(key=lambda line: line.at)
+        return found
+
+    def _writer(self, named: Mapping[str, str]) -> Writer:
+        return writer_of(named.get(self._labels.node, ""), named.get(self._labels.file, ""))
+
+
+def _result(data: bytes, kind: str) -> list[dict[str, Any]]:
+    """The entries of an answer of one kind."""
+    try:
+        whole = json.loads(data.decode("utf-8", "replace"))
+    except (ValueError, RecursionError) as error:
+        shown = plain(data[:80].decode("utf-8", "replace"))
+        raise Unreadable(f"Loki answered with {shown!r}, which is no JSON") from error
+    inner = whole.get("data") if isinstance(whole, dict) else None
+    if not isinstance(inner, dict) or whole.get("status") != "success":
+        raise Unreadable(f"Loki's answer has no data: {plain(str(whole)[:80])!r}")
+    entries = inner.get("result")
+    if inner.get("resultType") != kind or not isinstance(entries, list):
+        raise Unreadable(f"Loki answered with {plain(str(inner.get('resultType')))!r}, not {kind}")
+    if not all(isinstance(entry, dict) for entry in entries):
+        raise Unreadable(f"Loki's {kind} hold what are none")
+    return entries
+
+
+def _labels_of(entry: Mapping[str, Any], name: str) -> Mapping[str, str]:
+    found = entry.get(name)
+    if not isinstance(found, dict) or not all(isinstance(v, str) for v in found.values()):
+        raise Unreadable(f"Loki sent an entry whose {name} are no labels")
+    return found

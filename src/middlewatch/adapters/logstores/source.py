@@ -1,0 +1,275 @@
+"""The log source port over a log store: whole lines, each once, in bounded pieces.
+
+A read is a walk through a place by time, page by page. When nothing is left of it, what came late
+is looked for: the store counts the lines of each writer, and a writer of whom it has more than was
+delivered is read again from where order is certain. A store that does not answer is away: then
+nothing is said about what it has, least of all that there is nothing.
+
+All that must outlive the process is in the cursor's token. What is kept here besides only saves
+questions, and is dropped where the token that comes back is not the one that was given out.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from dataclasses import dataclass, field
+
+from middlewatch.adapters.logstores.lines import LineStore, Writer
+from middlewatch.adapters.logstores.place import SECOND, Place, path_of, place_of
+from middlewatch.adapters.logstores.position import Fresh, Position
+from middlewatch.ports.clock import Clock
+from middlewatch.ports.errors import PortError, Unreachable, Unreadable
+from middlewatch.ports.scanner import Block, CannotRead, Cursor
+
+LEAST_LIMIT = 1 << 16
+MOST_LIMIT = 4 << 20
+LONGEST_LINE = 1 << 20
+"""Bytes of one entry; the rest of a longer one is skipped."""
+LEAST_PAGE = 500
+USUAL_PAGE = 5000
+USUAL_LINE = 200
+PAGES = 8
+"""Pages that one read asks for at most."""
+COUNT_EVERY_S = 15.0
+REMEMBERED = 20_000
+"""Places whose state is kept in memory."""
+
+
+@dataclass(slots=True)
+class _Walk:
+    """Reading on from a time; of all writers, or of one who had ``count`` lines."""
+
+    since: int
+    writer: Writer | None = None
+    count: int = 0
+    found: bool = False
+
+
+@dataclass(slots=True)
+class _Reader:
+    position: Position
+    token: str
+    least: int = LEAST_PAGE
+    """Lines that a page must have at least: more than there are of one moment."""
+    line_bytes: float = USUAL_LINE
+    walk: _Walk | None = None
+    again: deque[_Walk] = field(default_factory=deque)
+    counted_from: int = 0
+    counted_at: float = float("-inf")
+    final_at: float | None = None
+
+
+@dataclass(slots=True)
+class _Taken:
+    """The lines of one read, and how many more bytes it may have."""
+
+    room: int
+    lines: list[Fresh] = field(default_factory=list)
+    skipped: int = 0
+
+
+class StoreLogs:
+    """The log source port. Not to be shared between threads.
+
+    ``delay_s``: how long after an attempt's end its last lines may take to arrive; until then its
+    log does not count as read to the end. ``lost`` counts lines that came later, or more out of
+    order, than could be told from those that were delivered.
+    """
+
+    def __init__(self, store: LineStore, clock: Clock, delay_s: float = 3.0) -> None:
+        self._store = store
+        self._clock = clock
+        self._delay_s = delay_s
+        self._readers: OrderedDict[str, _Reader] = OrderedDict()
+        self.lost = 0
+
+    def path(self, job: str, since_s: float) -> str:
+        """The place of a job's lines from ``since_s`` on (seconds since the epoch)."""
+        return path_of(self._store.name, job, since_s)
+
+    def read(
+        self,
+        path: str,
+        uid: int,
+        cursor: Cursor | None,
+        limit: int,
+        *,
+        final: bool = False,
+        up_to: int | None = None,
+    ) -> Block | CannotRead | None:
+        """The next lines, about ``limit`` bytes of them (64 KiB to 4 MiB; one line always fits).
+        Never raises."""
+        place = place_of(path)
+        if place is None or place.store != self._store.name:
+            return CannotRead(path, f"{path[:200]} is no place in {self._store.name}", "no_place")
+        taken = _Taken(max(LEAST_LIMIT, min(limit, MOST_LIMIT)))
+        reader: _Reader | None = None
+        try:
+            reader = self._reader(place, cursor)
+            at_end = self._fill(place, reader, taken, final=final)
+        except PortError as error:
+            if not taken.lines or reader is None:
+                return _cannot(place, error)
+            at_end = False
+        return self._block(place, reader, cursor, taken, at_end=at_end)
+
+    def end(self, path: str, uid: int) -> Cursor | CannotRead | None:
+        """The beginning of the place: a place has no lines but its own attempt's."""
+        place = place_of(path)
+        if place is None or place.store != self._store.name:
+            return CannotRead(path, f"{path[:200]} is no place in {self._store.name}", "no_place")
+        return _cursor(place, 0, "")
+
+    # -- one read --------------------------------------------------------------------------------
+
+    def _reader(self, place: Place, cursor: Cursor | None) -> _Reader:
+        token = cursor.token if cursor is not None else ""
+        reader = self._readers.pop(place.name, None)
+        if reader is None or reader.token != token:
+            final_at = None if reader is None else reader.final_at
+            position = Position.of_token(token, place.since)
+            reader = _Reader(position, token, final_at=final_at)
+        self._readers[place.name] = reader
+        if len(self._readers) > REMEMBERED:
+            self._readers.popitem(last=False)
+        return reader
+
+    def _fill(self, place: Place, reader: _Reader, taken: _Taken, *, final: bool) -> bool:
+        """Read pages until there is enough, or no more; whether there is no more."""
+        for _ in range(PAGES):
+            walk = reader.walk or self._next_walk(reader)
+            reader.walk = walk
+            usual = min(USUAL_PAGE, int(taken.room / reader.line_bytes))
+            limit = min(max(reader.least, usual), self._store.most)
+            page = self._store.page(place, walk.since, limit, walk.writer)
+            fresh = reader.position.unseen(page.lines)
+            some = self._take(reader, walk, fresh, taken)
+            if some < len(fresh):
+                walk.since = fresh[some].line.at
+                return False
+            if page.full:
+                self._go_on(reader, walk, page.lines[-1].at, limit)
+            else:
+                self._walked(reader, walk)
+                if self._nothing_more(place, reader, final=final):
+                    return self._late_enough(reader, final=final)
+            if taken.room <= 0:
+                return False
+        return False
+
+    def _next_walk(self, reader: _Reader) -> _Walk:
+        if reader.again:
+            return reader.again.popleft()
+        return _Walk(reader.position.start(self._now()))
+
+    def _take(self, reader: _Reader, walk: _Walk, fresh: list[Fresh], taken: _Taken) -> int:
+        """Deliver of the new lines what there is room for: how many."""
+        some = 0
+        for one in fresh:
+            size = min(len(one.line.text), LONGEST_LINE) + 1
+            if size > taken.room and taken.lines:
+                taken.room = 0
+                break
+            taken.room -= size
+            taken.lines.append(one)
+            some += 1
+        reader.position.record(fresh[:some], self._now())
+        walk.found = walk.found or some > 0
+        return some
+
+    def _go_on(self, reader: _Reader, walk: _Walk, last: int, limit: int) -> None:
+        """To the next page. It begins with the moment that this one ended in, for that may not
+        have been whole; a moment that fills a page needs a larger one."""
+        if last > walk.since:
+            walk.since = last
+        elif limit < self._store.most:
+            reader.least = min(limit * 4, self._store.most)
+        else:
+            walk.since = last + 1
+
+    def _walked(self, reader: _Reader, walk: _Walk) -> None:
+        reader.walk = None
+        reader.least = LEAST_PAGE
+        if walk.writer is not None and not walk.found:
+            self.lost += reader.position.give_up(walk.writer, walk.count, reader.counted_from)
+
+    def _nothing_more(self, place: Place, reader: _Reader, *, final: bool) -> bool:
+        """After a walk to the end: whether the store has nothing that was not delivered."""
+        if reader.again:
+            return False
+        now = self._clock.monotonic()
+        if not final and now - reader.counted_at < COUNT_EVERY_S:
+            return True
+        reader.counted_at = now
+        since = reader.counted_from = reader.position.counted_from(self._now())
+        counts = self._store.counts(place, since)
+        for writer, count in reader.position.lacking(counts, since):
+            start = reader.position.reread_from(writer)
+            reader.again.append(_Walk(start, writer, count))
+        return not reader.again
+
+    def _late_enough(self, reader: _Reader, *, final: bool) -> bool:
+        if not final:
+            reader.final_at = None
+            return True
+        now = self._clock.monotonic()
+        if reader.final_at is None:
+            reader.final_at = now
+        return now - reader.final_at >= self._delay_s
+
+    def _now(self) -> int:
+        return int(self._clock.now().timestamp() * SECOND)
+
+    # -- what it is to the watcher ---------------------------------------------------------------
+
+    def _block(
+        self, place: Place, reader: _Reader, cursor: Cursor | None, taken: _Taken, *, at_end: bool
+    ) -> Block:
+        base = 0 if cursor is None else cursor.offset
+        pieces: list[bytes] = []
+        times: list[tuple[int, float]] = []
+        nodes: list[tuple[int, str]] = []
+        offset, skipped, newest = base, 0, place.since
+        for (at, writer, text), _ in taken.lines:
+            if len(text) > LONGEST_LINE:
+                skipped += len(text) - LONGEST_LINE
+                text = text[:LONGEST_LINE]  # noqa: PLW2901
+            seconds = at / SECOND
+            if not times or times[-1][1] != seconds:
+                times.append((offset, seconds))
+            if not nodes or nodes[-1][1] != writer.node:
+                nodes.append((offset, writer.node))
+            newest = max(newest, at)
+            pieces += (text, b"\n")
+            offset += len(text) + 1
+        if taken.lines:
+            mean = (offset - base) / len(taken.lines)
+            reader.line_bytes = max(20.0, (reader.line_bytes + mean) / 2)
+            reader.token = reader.position.token()
+        return Block(
+            data=b"".join(pieces),
+            base_offset=base,
+            stream=place.name,
+            cursor=_cursor(place, offset, reader.token),
+            restarted=False,
+            at_end=at_end,
+            skipped_bytes=skipped,
+            modified_at=newest / SECOND,
+            times=tuple(times),
+            nodes=tuple(nodes),
+        )
+
+
+def _cursor(place: Place, offset: int, token: str) -> Cursor:
+    return Cursor(path=place.name, device=0, inode=0, offset=offset, head="", token=token)
+
+
+def _cannot(place: Place, error: PortError) -> CannotRead:
+    if isinstance(error, Unreachable):
+        word = "store_away"
+    elif isinstance(error, Unreadable):
+        word = "store_not_understood"
+    else:
+        word = "store_refused"
+    # Whatever it is, the lines are still there: nothing may be concluded from not seeing them.
+    return CannotRead(place.name, str(error), word, away=True)

@@ -1,0 +1,152 @@
+"""VictoriaLogs' query API: LogsQL over HTTP, JSON lines back.
+
+Written against the documentation and source of VictoriaLogs 1.52. Two things matter here. An
+answer is sorted only if it is asked to be. And what was not UTF-8 when it was written comes back as
+it was, so that an answer is bytes before it is JSON.
+"""
+
+from __future__ import annotations
+
+import calendar
+import json
+import re
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+
+import msgspec
+
+from middlewatch.adapters.logstores.asking import Access, Server, plain
+from middlewatch.adapters.logstores.lines import Line, Page, Writer
+from middlewatch.adapters.logstores.place import SECOND, Place
+from middlewatch.adapters.logstores.selecting import Labels, quoted, writer_of
+from middlewatch.ports.clock import Clock
+from middlewatch.ports.errors import Unreadable
+
+QUERY = "/select/logsql/query"
+LONGEST_ANSWER = 16 << 20
+MOST_WRITERS = 10_000
+_ROW = msgspec.json.Decoder(dict[str, str])
+_TIME = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?Z\Z")
+
+
+class VictoriaLogs:
+    """A `LineStore`. Not to be shared between threads."""
+
+    name = "victorialogs"
+    most = 50_000
+
+    def __init__(self, access: Access, clock: Clock, labels: Labels | None = None) -> None:
+        self._labels = labels or Labels()
+        self._timeout_s = access.timeout_s
+        self.server = Server(access, clock, "VictoriaLogs")
+
+    def page(self, place: Place, since: int, limit: int, writer: Writer | None = None) -> Page:
+        labels = self._labels
+        wanted = ", ".join(
+            dict.fromkeys(("_time", "_msg", quoted(labels.node), quoted(labels.file)))
+        )
+        query = f"{self._filter(place, writer)} | fields {wanted} | sort by (_time) | limit {limit}"
+        answer = self.server.ask(QUERY, self._form(query, place, since), LONGEST_ANSWER)
+        lines = [self._line(row) for row in _rows(answer.data, answer.cut)]
+        return Page(lines, full=answer.cut or len(lines) >= limit)
+
+    def counts(self, place: Place, since: int) -> Mapping[Writer, int]:
+        labels = self._labels
+        by = ", ".join(dict.fromkeys((quoted(labels.node), quoted(labels.file))))
+        query = (
+            f"{self._filter(place, None)} | stats by ({by}) count() as lines | limit {MOST_WRITERS}"
+        )
+        answer = self.server.ask(QUERY, self._form(query, place, since), LONGEST_ANSWER)
+        found: dict[Writer, int] = {}
+        for row in _rows(answer.data, answer.cut):
+            number = row.get("lines", "")
+            if not (number.isascii() and number.isdigit() and len(number) < 19):
+                raise Unreadable(f"VictoriaLogs counted {plain(number)!r} lines")
+            found[self._writer(row)] = int(number)
+        return found
+
+    def _filter(self, place: Place, writer: Writer | None) -> str:
+        labels = self._labels
+        matchers = [labels.match] if labels.match else []
+        plain_filters = []
+        if labels.job_in_stream:
+            matchers.insert(0, f"{quoted(labels.job)}={quoted(place.job)}")
+        else:
+            plain_filters.append(f"{quoted(labels.job)}:={quoted(place.job)}")
+        if writer is not None:
+            plain_filters.append(f"{quoted(labels.node)}:={quoted(writer.node)}")
+            if labels.file != labels.node:
+                plain_filters.append(f"{quoted(labels.file)}:={quoted(writer.file)}")
+        stream = [f"{{{','.join(matchers)}}}"] if matchers else []
+        return " ".join([*stream, *plain_filters])
+
+    def _form(self, query: str, place: Place, since: int) -> dict[str, str]:
+        form = {"query": query, "start": _rfc3339(since), "timeout": f"{self._timeout_s:g}s"}
+        if place.until is not None:
+            form["end"] = _rfc3339(place.until)
+        return form
+
+    def _line(self, row: Mapping[str, str]) -> Line:
+        text = row.get("_msg", "")
+        try:
+            raw = text.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError:
+            raw = text.encode("utf-8", "replace")
+        return Line(_nanoseconds(row.get("_time", "")), self._writer(row), raw)
+
+    def _writer(self, row: Mapping[str, str]) -> Writer:
+        return writer_of(row.get(self._labels.node, ""), row.get(self._labels.file, ""))
+
+
+def _rows(data: bytes, cut: bool) -> Iterator[Mapping[str, str]]:
+    """The rows of an answer; of one that was cut, the whole ones."""
+    if cut:
+        data = data[: data.rfind(b"\n") + 1]
+        if not data:
+            raise Unreadable(f"VictoriaLogs sent a single line of more than {LONGEST_ANSWER} bytes")
+    for line in data.split(b"\n"):
+        if not line.strip():
+            continue
+        try:
+            yield _ROW.decode(line)
+        except msgspec.MsgspecError:
+            yield _odd_row(line)
+
+
+def _odd_row(line: bytes) -> Mapping[str, str]:
+    """A row with bytes in it that are no UTF-8."""
+    try:
+        row = json.loads(line.decode("utf-8", "surrogateescape"))
+    except (ValueError, RecursionError) as error:
+        shown = plain(line[:80].decode("utf-8", "replace"))
+        raise Unreadable(f"VictoriaLogs answered with {shown!r}, which is no JSON") from error
+    if not isinstance(row, dict) or not all(isinstance(value, str) for value in row.values()):
+        shown = plain(line[:80].decode("utf-8", "replace"))
+        raise Unreadable(f"VictoriaLogs answered with {shown!r}, which is no row of texts")
+    return row
+
+
+@lru_cache(maxsize=4096)
+def _second(text: str) -> int:
+    found = _TIME.match(text)
+    if found is None:
+        raise Unreadable(f"VictoriaLogs gave a line the time {plain(text)!r}")
+    return calendar.timegm(tuple(int(found[n]) for n in range(1, 7))) * SECOND
+
+
+def _nanoseconds(text: str) -> int:
+    whole, dot, rest = text.partition(".")
+    if not dot:
+        return _second(text)
+    digits = rest[:-1]
+    if not (rest.endswith("Z") and digits.isascii() and digits.isdigit() and len(digits) <= 9):
+        raise Unreadable(f"VictoriaLogs gave a line the time {plain(text)!r}")
+    return _second(f"{whole}Z") + int(digits.ljust(9, "0"))
+
+
+def _rfc3339(at: int) -> str:
+    from datetime import UTC, datetime
+
+    whole, rest = divmod(at, SECOND)
+    moment = datetime.fromtimestamp(whole, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    return f"{moment}.{rest:09d}Z"
