@@ -88,6 +88,7 @@ _DEFAULTS: dict[str, tuple[Advisable, str]] = {
     "slow_node": (_EXCL, "one node or GPU slows everybody down"),
     "slow_input": (_YES, "reading slowed down; a restart often clears it"),
     "slow_fabric": (_EXCL, "communication slowed down"),
+    "slow_job": (_NO, "all ranks became slower alike: another place would not help"),
     "killed_unknown": (_ASK, "it was killed, and nothing says by whom or why"),
 }
 
