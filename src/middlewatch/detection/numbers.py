@@ -143,7 +143,7 @@ class _Judge:
             else:
                 self._high = Odd() if self._high.lines else self._high
                 self._losses.append(_short(loss))
-        if norm is not None:
+        if norm is not None and isfinite(norm):
             if self._norm_limit is not None and norm > self._norm_limit:
                 self._norm_is_high(a, norm)
             else:
