@@ -27,6 +27,7 @@ GROUPS = frozenset(
         "reason", "exit_code", "signal", "pid", "ran_ms", "step", "total", "epoch", "loss",
         "updates", "step_ms", "step_s", "step_rate", "path", "throughput", "grad_norm",
         "data_s", "data_ms", "batch_size", "timer", "min_ms", "max_ms", "samples", "tokens",
+        "loss_scale", "skipped", "nan_steps",
         "seq", "op", "numel", "numel_out", "timeout_ms", "enqueued", "completed", "group",
         "world", "member", "actor", "frame", "file", "thread", "state", "at", "port", "status",
     }
