@@ -2,8 +2,8 @@
 
 A log is full of consequences: one rank's memory fails, and a thousand lines of its peers say that
 a connection was lost. Which line names the cause cannot be told from loudness or order alone, so
-each failure class has a depth here: a symptom says that something died, a cause says of what, a
-proof is the hardware's or the scheduler's own word. Unknown classes count as symptoms, so that a
+each failure class has a depth here: a symptom says that others died or wait, a fault that this
+process died, a cause says of what, a proof is the hardware's or the scheduler's own word. Unknown classes count as symptoms, so that a
 pattern added by a site can be outranked but never outranks.
 """
 
@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from middlewatch.model.signal import Domain
+from middlewatch.model.signal import Domain, Signal, SignalKind
 
 
 class Depth(IntEnum):
     SYMPTOM = 1
-    CAUSE = 2
-    PROOF = 3
+    FAULT = 2
+    CAUSE = 3
+    PROOF = 4
 
 
 NODE_FAILURE = "node_failure"
@@ -64,6 +65,21 @@ _CAUSE = frozenset(
     }
 )
 
+_FAULT = frozenset(
+    {
+        "gpu_memory_fault",
+        "native_crash",
+        "user_exception",
+        "silent_hang_located",
+        "slow_node",
+        "slow_input",
+        "slow_fabric",
+    }
+)
+
+OPEN_TO_PROOF = frozenset({"ib_link_error", "storage_io_error", "numerical_divergence"})
+"""Causes that the hardware's own word, printed later, explains."""
+
 _DOMAINS: dict[str, Domain] = {
     "gpu_ecc_uncorrectable": Domain.HARDWARE,
     "gpu_off_bus": Domain.HARDWARE,
@@ -101,13 +117,32 @@ _DOMAINS: dict[str, Domain] = {
 }
 
 
+def class_of(signal: Signal) -> str:
+    """The failure class that a signal stands for; kinds without one have a class of their own."""
+    if signal.failure_class:
+        return signal.failure_class
+    match signal.kind:
+        case SignalKind.SILENCE:
+            return SILENT_HANG
+        case SignalKind.WATCHDOG_LINE:
+            return "collective_timeout_unattributed"
+        case SignalKind.CANNOT_READ:
+            return CANNOT_READ
+        case SignalKind.VANISHED:
+            return VANISHED
+        case SignalKind.BLIND:
+            return NOT_VISIBLE
+        case _:
+            return KILLED_UNKNOWN
+
+
 def depth_of(failure_class: str) -> Depth:
     """How deep evidence of that class reaches; a class nobody knows is a symptom."""
     if failure_class in _PROOF:
         return Depth.PROOF
     if failure_class in _CAUSE or failure_class in STOPPED_FROM_OUTSIDE:
         return Depth.CAUSE
-    return Depth.SYMPTOM
+    return Depth.FAULT if failure_class in _FAULT else Depth.SYMPTOM
 
 
 def domain_of(failure_class: str) -> Domain:

@@ -83,6 +83,11 @@ def finding_of(signals: Sequence[Signal], world: int | None) -> Finding | None:
     return Finding(UNATTRIBUTED, None, first, "every rank that speaks waits in the same collective")
 
 
+def waits_for_others(signal: Signal) -> bool:
+    """Whether a watchdog's message says that a collective has not come to its end in time."""
+    return _TIMEOUT.search(signal.excerpt) is not None
+
+
 def rank_in(text: str) -> int | None:
     """The global rank that a line names as its writer, or as the one that it is about."""
     for pattern in _RANKS:

@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from middlewatch.attribution.classes import KILLED_UNKNOWN, class_of
 from middlewatch.attribution.collectives import WAITING, finding_of, rank_in
-from middlewatch.attribution.issues import class_of
 from middlewatch.attribution.places import Places
 from middlewatch.model.issue import Issue
 from middlewatch.model.signal import Signal, SignalKind
@@ -26,7 +26,6 @@ NOBODYS = frozenset(
         "silent_hang",
         "dns_failure",
         "container_start",
-        "rendezvous_timeout",
         "slow_input",
         "slow_fabric",
         "slow_node",
@@ -34,12 +33,16 @@ NOBODYS = frozenset(
 )
 """Classes of the whole job: a rank that says so is only the one that spoke first."""
 
-_AT_WHOLE = frozenset({"node_failure", "watchdog_stuck", "collective_timeout_unattributed"})
+_AT_WHOLE = frozenset({"watchdog_stuck", "collective_timeout_unattributed"})
 """Classes that have a node at best."""
 
 _DETAIL = re.compile(r"(\w+)=(\S+)")
+_NCCL = re.compile(r"(?:\d+: ?)?([A-Za-z][\w.-]*):\d+:\d+ \[(\d+)\] ")
+"""NCCL's own prefix: host, process, thread, device."""
+_GPU = re.compile(r"\bGPU ?(\d{1,2})\b(?![:.\w])")
 _NEAR_S = 120.0
 """How far from the cause another line may lie and still tell its place."""
+_DEEPER_S = 600.0
 _REPORTERS = frozenset({SignalKind.LAUNCHER_END, SignalKind.CASCADE_LINE})
 
 
@@ -50,8 +53,11 @@ class Culprit:
     node: str | None = None
 
 
-def culprit_of(issue: Issue, own: Sequence[Signal], places: Places) -> Culprit:
-    """Where the failure of an issue began. ``own`` are its signals in storage order."""
+def culprit_of(
+    issue: Issue, own: Sequence[Signal], places: Places, failed_nodes: Sequence[str] = ()
+) -> Culprit:
+    """Where the failure of an issue began. ``own`` are its signals in storage order,
+    ``failed_nodes`` what the scheduler says has failed."""
     cause = next((s for s in own if s.key == issue.first_cause), None)
     if cause is None:
         return Culprit()
@@ -61,6 +67,10 @@ def culprit_of(issue: Issue, own: Sequence[Signal], places: Places) -> Culprit:
     if named == "peer_connection_lost":
         return Culprit(node=_peer(own, places))
     witnesses = (cause, *_same(cause, own))
+    if named == "rendezvous_timeout":
+        return Culprit(node=_missing(own, places))
+    if named == "node_failure":
+        return Culprit(node=_failed(own, places, failed_nodes))
     if named in _AT_WHOLE:
         return Culprit(node=_node_at_whole(named, cause, own, places))
     if named in WAITING:
@@ -68,32 +78,75 @@ def culprit_of(issue: Issue, own: Sequence[Signal], places: Places) -> Culprit:
         rank = None if found is None else found.rank
         return _placed(rank, None, None, places)
     for signal in witnesses:
+        rank = signal.ranks[0] if len(signal.ranks) == 1 else rank_in(signal.excerpt)
+        if rank is not None:
+            return _placed(rank, None, _single(signal.nodes, places), places)
+    node = next((n for s in witnesses if (n := _single(s.nodes, places)) is not None), None)
+    first_seen = _explained(cause, own, node, places)
+    if first_seen is not None:
+        return _placed(first_seen, None, node, places)
+    for signal in witnesses:
         found_at = _told_by(signal, places)
         if found_at.rank is not None:
             return found_at
-    node = next((n for s in witnesses if (n := _single(s.nodes, places)) is not None), None)
     reported = _reported(cause, own, places)
     if reported.rank is not None and (node is None or reported.node in {None, node}):
         return reported
     if node is None:
-        node = reported.node or (places.nodes[0] if len(places.nodes) == 1 else None)
+        node = reported.node or (places.nodes[0] if places.alone() else None)
     return Culprit(node=node)
+
+
+def _explained(
+    cause: Signal, own: Sequence[Signal], node: str | None, places: Places
+) -> int | None:
+    """The rank of the symptom that a deeper line of the same place explains."""
+    for signal in own:
+        near = abs((signal.happened_at - cause.happened_at).total_seconds()) <= _DEEPER_S
+        if signal.kind is not SignalKind.FAILURE_LINE or signal.key == cause.key or not near:
+            continue
+        rank = signal.ranks[0] if len(signal.ranks) == 1 else rank_in(signal.excerpt)
+        if rank is not None and (node is None or places.node_of(rank) in {None, node}):
+            return rank
+    return None
+
+
+def _failed(own: Sequence[Signal], places: Places, told: Sequence[str]) -> str | None:
+    """The node that was lost: as the scheduler says, or as its lines say."""
+    if len(told) == 1:
+        return told[0]
+    for signal in own:
+        if signal.failure_class == "node_failure" and len(signal.nodes) == 1:
+            return _single(signal.nodes, places)
+    return None
+
+
+def _missing(own: Sequence[Signal], places: Places) -> str | None:
+    """The one node that does not say that it waited in vain: the others wait for it."""
+    spoken = {node for s in own for name in s.nodes if (node := _own(name, places)) is not None}
+    rest = [node for node in places.nodes if node not in spoken]
+    return rest[0] if len(rest) == 1 and len(spoken) > 1 else None
 
 
 def _told_by(signal: Signal, places: Places) -> Culprit:
     detail = dict(_DETAIL.findall(signal.detail))
     node = _single(signal.nodes, places)
     rank = signal.ranks[0] if len(signal.ranks) == 1 else rank_in(signal.excerpt)
-    local = (
-        _number(detail.get("local_rank")) if "local_rank" in detail else _number(detail.get("gpu"))
-    )
+    local = _number(detail.get("local_rank"))
+    nccl = _NCCL.match(signal.excerpt)
+    if nccl is not None:
+        node = node or _single((nccl.group(1),), places)
+        local = _number(nccl.group(2)) if local is None else local
+    if local is None:
+        gpu = _GPU.search(signal.excerpt)
+        local = _number(detail.get("gpu") or (gpu.group(1) if gpu else None))
     return _placed(rank, local, node, places)
 
 
 def _placed(rank: int | None, local: int | None, node: str | None, places: Places) -> Culprit:
     """Fill in what follows from the rest."""
     if rank is None and local is not None:
-        where = node or (places.nodes[0] if len(places.nodes) == 1 else None)
+        where = node or (places.nodes[0] if places.alone() else None)
         if where is not None:
             rank = places.rank_at(where, local)
             node = where
@@ -120,17 +173,26 @@ def _same(cause: Signal, own: Sequence[Signal]) -> list[Signal]:
 
 
 def _reported(cause: Signal, own: Sequence[Signal], places: Places) -> Culprit:
-    """The process that the launcher saw die first."""
-    best = Culprit()
-    for signal in own:
-        if signal.kind not in _REPORTERS or signal.key == cause.key:
-            continue
-        found = _told_by(signal, places)
-        if found.rank is not None:
-            return found
-        if best.node is None and found.node is not None and best.local_rank is None:
-            best = found
-    return best
+    """The process that the launcher saw die first. Its table names the root cause last."""
+    reports = [s for s in own if _reports(s) and s.key != cause.key]
+    found = [(s, _told_by(s, places)) for s in reports]
+    table = [c for s, c in found if s.kind is SignalKind.CASCADE_LINE and "local_rank" in s.detail]
+    first = next((c for _, c in found if c.rank is not None or c.local_rank is not None), None)
+    if first is None:
+        return next((c for _, c in found if c.node is not None), Culprit())
+    if first.rank is not None and (not table or first is not table[0]):
+        return first
+    if table:
+        local = first.local_rank
+        alike = [c for c in table if c.local_rank == local and first is not table[0]]
+        return alike[0] if alike else table[-1]
+    return first
+
+
+def _reports(signal: Signal) -> bool:
+    """A launcher's or Slurm's word about a process that has died."""
+    died = signal.kind is SignalKind.FAILURE_LINE and class_of(signal) == KILLED_UNKNOWN
+    return signal.kind in _REPORTERS or died
 
 
 def _node_at_whole(named: str, cause: Signal, own: Sequence[Signal], places: Places) -> str | None:
@@ -145,13 +207,13 @@ def _node_at_whole(named: str, cause: Signal, own: Sequence[Signal], places: Pla
 
 
 def _peer(own: Iterable[Signal], places: Places) -> str | None:
-    """The other end of a lost connection, where it is named and is one of ours."""
+    """The other end of a lost connection, where it is named and not only numbered."""
     for signal in own:
-        detail = dict(_DETAIL.findall(signal.detail))
-        for name in (detail.get("peer", ""), detail.get("host", "")):
-            node = _own(name, places)
-            if node is not None:
-                return node
+        name = re.split(r"[<:,]", dict(_DETAIL.findall(signal.detail)).get("peer", ""))[0]
+        if not name or name[0].isdigit() or name[0] == "[":
+            continue  # an address; whose it is nobody says
+        dotted = any("." in node for node in places.nodes)
+        return _own(name, places) or (name if dotted else name.partition(".")[0])
     return None
 
 

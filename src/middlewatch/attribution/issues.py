@@ -16,19 +16,9 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 
-from middlewatch.attribution.classes import (
-    CANNOT_READ,
-    KILLED_UNKNOWN,
-    NO_FAULT,
-    NODE_FAILURE,
-    SILENT_HANG,
-    STOPPED_FROM_OUTSIDE,
-    VANISHED,
-    Depth,
-    depth_of,
-)
+from middlewatch.attribution.causes import Cause, cause_of
+from middlewatch.attribution.classes import NO_FAULT
 from middlewatch.model.attempt import Attempt, EndedBy
 from middlewatch.model.identity import AttemptId
 from middlewatch.model.issue import Issue, IssueState
@@ -36,29 +26,13 @@ from middlewatch.model.signal import Severity, Signal, SignalKind
 
 ISSUE_NAMESPACE = uuid.UUID("a4d4f0d2-5f0e-5a3b-9a55-1f6f0c7f6b21")
 
-DEEPER_WITHIN = timedelta(minutes=10)
-"""How long after a first symptom deeper evidence still explains it (kernel and epilog lines)."""
-
-STOPPED_WITHIN = timedelta(seconds=90)
-"""Slurm's KillWait is 30 s by default: symptoms this shortly before an end from outside are the
-program being stopped."""
+SLOW = "slow"
+DIVERGED = "numerical_divergence"
 
 LINES_KEPT = 200
 """Lines named in one cascade. Kinds that permit something are kept beyond it."""
 
 _LINES = frozenset({SignalKind.FAILURE_LINE, SignalKind.WATCHDOG_LINE, SignalKind.CASCADE_LINE})
-_CLASSED = frozenset({SignalKind.EXTERNAL, SignalKind.SECOND_WITNESS})
-
-# Without a line that names a cause, the most telling of what is left speaks for the group.
-_FALLBACK = (
-    SignalKind.SCHEDULER_END,
-    SignalKind.LAUNCHER_END,
-    SignalKind.CASCADE_LINE,
-    SignalKind.SECOND_WITNESS,
-    SignalKind.EXTERNAL,
-    SignalKind.NO_PROGRESS_AFTER_FAILURE,
-    SignalKind.SILENCE,
-)
 
 
 @dataclass(slots=True)
@@ -80,7 +54,7 @@ def issues_from(
     its issues as stored: one that nothing changed comes back equal to what was given, so that the
     caller writes what differs. The same signals again give the same issues.
     """
-    groups = _groups(s for s in _once(signals) if s.attempt_id == attempt.id)
+    groups = _groups((s for s in _once(signals) if s.attempt_id == attempt.id), attempt)
     found: list[Issue] = []
     taken: set[str] = set()
     for group in groups:
@@ -114,23 +88,6 @@ def signals_of(issue: Issue, signals: Iterable[Signal]) -> tuple[Signal, ...]:
     return tuple(signal for signal in signals if signal.key in keys)
 
 
-def class_of(signal: Signal) -> str:
-    """The failure class that a signal stands for; kinds without one have a class of their own."""
-    if signal.failure_class:
-        return signal.failure_class
-    match signal.kind:
-        case SignalKind.SILENCE:
-            return SILENT_HANG
-        case SignalKind.WATCHDOG_LINE:
-            return "collective_timeout_unattributed"
-        case SignalKind.CANNOT_READ:
-            return CANNOT_READ
-        case SignalKind.VANISHED:
-            return VANISHED
-        case _:
-            return KILLED_UNKNOWN
-
-
 def _once(signals: Iterable[Signal]) -> Iterable[Signal]:
     seen: set[str] = set()
     for signal in signals:
@@ -139,33 +96,61 @@ def _once(signals: Iterable[Signal]) -> Iterable[Signal]:
             yield signal
 
 
-def _groups(signals: Iterable[Signal]) -> list[_Group]:
-    """Cut the stream of one attempt into failures; unreadable logs and vanishing stand apart."""
+def _groups(signals: Iterable[Signal], attempt: Attempt) -> list[_Group]:
+    """Cut the stream of one attempt into failures. What is no failure (unreadable, vanished,
+    blind) stands apart, and so does what may last beside one: slowness, and numbers that are
+    none."""
     done: list[_Group] = []
     current = _Group()
-    apart: dict[SignalKind, _Group] = {}
-    blind: dict[str, _Group] = {}
+    apart: dict[str, _Group] = {}
     for signal in signals:
-        if signal.kind in {SignalKind.CANNOT_READ, SignalKind.VANISHED}:
-            apart.setdefault(signal.kind, _Group()).signals.append(signal)
-        elif signal.kind is SignalKind.BLIND:
-            blind.setdefault(signal.pattern_id, _Group()).signals.append(signal)
-        elif signal.kind is SignalKind.SEEN_AGAIN:
-            seen = blind.pop(signal.pattern_id, None)
-            if seen is not None:
-                seen.recovered = signal
-                done.append(seen)
-        elif signal.kind is SignalKind.RECOVERED:
-            # What ended cannot recover: such a line was read late and lies before the end.
-            if current.signals and not current.ended:
-                current.recovered = signal
-                done.append(current)
-                current = _Group()
-        else:
-            current.signals.append(signal)
+        match signal.kind:
+            case SignalKind.CANNOT_READ | SignalKind.VANISHED:
+                apart.setdefault(signal.kind, _Group()).signals.append(signal)
+            case SignalKind.BLIND:
+                apart.setdefault(signal.pattern_id, _Group()).signals.append(signal)
+            case SignalKind.SLOW:
+                apart.setdefault(SLOW, _Group()).signals.append(signal)
+            case SignalKind.NUMERIC:
+                # A jump has no class: it is a remark, and no failure.
+                if signal.failure_class:
+                    apart.setdefault(signal.kind, _Group()).signals.append(signal)
+            case SignalKind.SEEN_AGAIN:
+                done.extend(_over(apart, signal.pattern_id, signal))
+            case SignalKind.RECOVERED if signal.failure_class.startswith(SLOW):
+                done.extend(_over(apart, SLOW, signal))
+            case SignalKind.RECOVERED:
+                # What ended cannot recover: such a line was read late and lies before the end.
+                if current.signals and not current.ended:
+                    current.recovered = signal
+                    done.append(current)
+                    current = _Group()
+            case _:
+                current.signals.append(signal)
+    numeric = apart.get(SignalKind.NUMERIC)
+    if numeric is not None and _is_trouble(current, attempt) and _of_numbers(current, attempt):
+        current.signals[:0] = apart.pop(SignalKind.NUMERIC).signals
     if current.signals:
         done.append(current)
-    return done + list(apart.values()) + list(blind.values())
+    return done + list(apart.values())
+
+
+def _over(apart: dict[str, _Group], name: str, signal: Signal) -> tuple[_Group, ...]:
+    """The group that ``signal`` says is over, if there is one."""
+    group = apart.pop(name, None)
+    if group is None:
+        return ()
+    group.recovered = signal
+    return (group,)
+
+
+def _of_numbers(group: _Group, attempt: Attempt) -> bool:
+    """Whether numbers that were none are what a failure is about: it says so itself, or it is an
+    end of which nothing else is known."""
+    told = [s for s in group.signals if s.kind is SignalKind.FAILURE_LINE]
+    if told:
+        return any(s.failure_class == DIVERGED for s in told)
+    return attempt.end is not None and attempt.end.by is EndedBy.FAILURE
 
 
 def _is_trouble(group: _Group, attempt: Attempt) -> bool:
@@ -184,8 +169,8 @@ def _end_is_trouble(signal: Signal, attempt: Attempt) -> bool:
 
 
 def _issue(group: _Group, known: Sequence[Issue], taken: set[str], attempt: Attempt) -> Issue:
-    requeued = attempt.end is not None and attempt.end.by is EndedBy.REQUEUE
-    cause = first_cause(group.signals, requeued=requeued)
+    found = cause_of(group.signals, attempt)
+    cause = found.signal
     cascade = _cascade(group, cause)
     keys = {cause.key, *cascade}
     before = next(
@@ -200,13 +185,13 @@ def _issue(group: _Group, known: Sequence[Issue], taken: set[str], attempt: Atte
     return Issue(
         id=_issue_id(attempt.id, group.signals[0]) if before is None else before.id,
         attempt_id=attempt.id,
-        failure_class=class_of(cause),
+        failure_class=found.failure_class,
         state=state,
         first_cause=cause.key,
         cascade=cascade,
         happened_at=cause.happened_at,
         learned_at=cause.learned_at,
-        summary=_summary(cause),
+        summary=_summary(found),
         version=0 if before is None else before.version,
     )
 
@@ -226,80 +211,6 @@ def _state(group: _Group, before: Issue | None, attempt: Attempt) -> IssueState:
     return IssueState.OPEN
 
 
-def first_cause(signals: Sequence[Signal], *, requeued: bool = False) -> Signal:
-    """The signal of a group that names the cause; the others are its cascade.
-
-    The scheduler's word that a node failed outranks every line. Otherwise the earliest evidence
-    speaks, unless it is a symptom that deeper evidence within `DEEPER_WITHIN` explains. With
-    ``requeued`` the attempt's end was a requeue, perhaps our own: an answer to the failure and
-    never its cause.
-    """
-    ends = [s for s in signals if s.kind is SignalKind.SCHEDULER_END]
-    node_failed = next((s for s in ends if s.failure_class == NODE_FAILURE), None)
-    if node_failed is not None:
-        return node_failed
-    in_time = sorted(signals, key=lambda signal: signal.happened_at)
-    # The scheduler's word becomes more exact (who cancelled): the last one counts.
-    heard = () if requeued else ends[-1:]
-    candidates = [
-        s
-        for s in in_time
-        if _names_a_cause(s) and (s.kind is not SignalKind.SCHEDULER_END or s in heard)
-    ]
-    if not candidates:
-        return _most_telling(in_time, requeued=requeued)
-    first = _deepest_at_one_place(candidates)
-    if _depth(first) is not Depth.SYMPTOM:
-        return first
-    explaining = [s for s in candidates if _explains(s, first)]
-    if not explaining:
-        return first
-    deepest = max(_depth(s) for s in explaining)
-    return next(s for s in explaining if _depth(s) is deepest)
-
-
-def _depth(signal: Signal) -> Depth:
-    """That somebody stopped the attempt is a cause only where the scheduler says so: a line about
-    a signal received is also what the peers of a crashed rank print while they are killed."""
-    kind = class_of(signal)
-    if kind in STOPPED_FROM_OUTSIDE and signal.kind is not SignalKind.SCHEDULER_END:
-        return Depth.SYMPTOM
-    return depth_of(kind)
-
-
-def _most_telling(in_time: Sequence[Signal], *, requeued: bool) -> Signal:
-    """Who speaks where no line names a cause: the first of the most telling kind."""
-    order = _FALLBACK[1:] + _FALLBACK[:1] if requeued else _FALLBACK
-    return min(in_time, key=lambda s: order.index(s.kind) if s.kind in order else len(order))
-
-
-def _names_a_cause(signal: Signal) -> bool:
-    if signal.kind in {SignalKind.FAILURE_LINE, SignalKind.WATCHDOG_LINE}:
-        return True
-    if signal.kind in _CLASSED:
-        return bool(signal.failure_class)
-    # The scheduler's reason counts among the causes where it is one (memory, time, a person).
-    return (
-        signal.kind is SignalKind.SCHEDULER_END
-        and depth_of(signal.failure_class) is not Depth.SYMPTOM
-    )
-
-
-def _deepest_at_one_place(candidates: Sequence[Signal]) -> Signal:
-    """The earliest; of several patterns that matched the very same line, the deepest."""
-    first = candidates[0]
-    place = (first.source.identity, first.source.position)
-    same = [s for s in candidates if (s.source.identity, s.source.position) == place]
-    return max(same, key=lambda s: (_depth(s), -same.index(s)))
-
-
-def _explains(deeper: Signal, symptom: Signal) -> bool:
-    if _depth(deeper) is Depth.SYMPTOM:
-        return False
-    window = STOPPED_WITHIN if class_of(deeper) in STOPPED_FROM_OUTSIDE else DEEPER_WITHIN
-    return abs(deeper.happened_at - symptom.happened_at) <= window
-
-
 def _cascade(group: _Group, cause: Signal) -> tuple[str, ...]:
     rest = [s for s in group.signals if s.key != cause.key]
     if group.recovered is not None:
@@ -315,8 +226,9 @@ def _cascade(group: _Group, cause: Signal) -> tuple[str, ...]:
     return tuple(kept)
 
 
-def _summary(cause: Signal) -> str:
+def _summary(found: Cause) -> str:
+    cause = found.signal
     where = f" at step {cause.step}" if cause.step is not None else ""
     by = cause.pattern_id or cause.kind.value
-    text = " ".join((cause.excerpt or cause.detail).split())[:200]
-    return f"{class_of(cause)}{where} ({by}){': ' + text if text else ''}"
+    text = " ".join((found.why or cause.excerpt or cause.detail).split())[:200]
+    return f"{found.failure_class}{where} ({by}){': ' + text if text else ''}"

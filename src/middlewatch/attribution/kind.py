@@ -7,9 +7,11 @@ one whose process died is a crash, even if its peers noticed only by waiting.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from enum import StrEnum
 
+from middlewatch.attribution.collectives import waits_for_others
 from middlewatch.model.attempt import Attempt, EndedBy
 from middlewatch.model.issue import Issue, IssueState
 from middlewatch.model.signal import Signal, SignalKind
@@ -43,16 +45,18 @@ _MAY_STAND_STILL = frozenset(
         "gpu_firmware_hang",
         "gpu_off_bus",
         "gpu_nvlink_fabric",
-        "ib_link_error",
         "ib_adapter_fatal",
         "storage_io_error",
-        "storage_full",
-        "data_error",
         "killed_unknown",
-        "node_failure",
     }
 )
-"""Classes whose fault need not end the process: with a standstill beside them it was a hang."""
+"""Classes whose fault need not end a process: where none died by itself and the job stood still,
+it was a hang."""
+
+_DIED = re.compile(
+    r"^\W*(?:\[?rank ?\d+\]?:?\s*)?(?:[A-Za-z_][\w.]*)?(?:Error|Exception)\b:|SIGSEGV|SIGBUS|Signal: |core dumped"
+)
+"""The words with which a process ends: an exception, a signal of its own making."""
 
 _STOPS = {
     EndedBy.TIME_LIMIT: CaseKind.PREEMPTED,
@@ -68,7 +72,6 @@ _STOPS = {
     EndedBy.OUT_OF_MEMORY: CaseKind.CRASH,
     EndedBy.LAUNCH: CaseKind.CRASH,
 }
-_STILL = frozenset({SignalKind.WATCHDOG_LINE, SignalKind.SILENCE})
 
 
 def kind_of(issue: Issue | None, own: Iterable[Signal], attempt: Attempt) -> CaseKind:
@@ -89,7 +92,21 @@ def kind_of(issue: Issue | None, own: Iterable[Signal], attempt: Attempt) -> Cas
         return CaseKind.SLOW
     if named == "numerical_divergence" and end is None:
         return CaseKind.DIVERGED
-    kinds = {signal.kind for signal in own}
-    if named in STANDING_STILL or (named in _MAY_STAND_STILL and kinds & _STILL):
+    if named in STANDING_STILL:
+        return CaseKind.HANG
+    if named in _MAY_STAND_STILL and _stood_still(own, attempt):
         return CaseKind.HANG
     return CaseKind.CRASH
+
+
+def _stood_still(own: Iterable[Signal], attempt: Attempt) -> bool:
+    """Whether the job lived on without progress, and no process of it died by itself."""
+    still = False
+    for signal in own:
+        if signal.kind is SignalKind.FAILURE_LINE and _DIED.search(signal.excerpt):
+            return False
+        waits = signal.kind is SignalKind.WATCHDOG_LINE and waits_for_others(signal)
+        still = still or waits or signal.kind is SignalKind.SILENCE
+        if attempt.end is None:
+            still = still or signal.kind is SignalKind.NO_PROGRESS_AFTER_FAILURE
+    return still

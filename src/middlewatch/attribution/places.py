@@ -10,6 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+LARGEST_NODE = 16
+"""GPUs of the largest usual node: more ranks than this sit on several."""
+
 
 @dataclass(frozen=True, slots=True)
 class Places:
@@ -27,9 +30,16 @@ class Places:
         """Ranks on one node, told or reckoned."""
         if self.world and self.nodes and self.ordered and self.world % len(self.nodes) == 0:
             return self.world // len(self.nodes)
-        if self.world and len(self.nodes) == 1 and self.world <= 16:
+        if self.world and self.alone():
             return self.world
         return self.per_node
+
+    def alone(self) -> bool:
+        """Whether there is but one node: one is named, and all ranks fit on it."""
+        if len(self.nodes) != 1:
+            return False
+        most = max((rank for rank, _ in self.pairs), default=0)
+        return max(most + 1, self.world or 0) <= LARGEST_NODE
 
     def node_of(self, rank: int) -> str | None:
         """The node of a rank, or None where that is not known."""
@@ -37,8 +47,8 @@ class Places:
         if told:
             return next(iter(told)) if len(told) == 1 else None
         per = self.per()
-        if len(self.nodes) == 1 and (self.world is None or per is None or self.world <= per):
-            return self.nodes[0]
+        if self.alone():
+            return self.nodes[0] if rank < LARGEST_NODE else None
         if not self.dealt_in_order() or not per:
             return self._neighbour(rank, per)
         index = rank // per
@@ -66,10 +76,10 @@ class Places:
         told = {local for other, local in self.locals if other == rank}
         if told:
             return next(iter(told)) if len(told) == 1 else None
+        if self.alone() and all(local == other for other, local in self.locals):
+            return rank if rank < LARGEST_NODE else None
         per = self.per()
-        if per:
-            return rank % per
-        return rank if len(self.nodes) == 1 and self.world is not None else None
+        return rank % per if per else None
 
     def rank_at(self, node: str, local: int) -> int | None:
         """The rank with that local rank on that node, or None."""
@@ -80,11 +90,11 @@ class Places:
         }
         if len(found) == 1:
             return next(iter(found))
+        if self.alone() and self.nodes[0] == node:
+            return local
         per = self.per()
         if not per or local >= per:
             return None
-        if len(self.nodes) == 1 and self.nodes[0] == node:
-            return local
         if self.dealt_in_order() and node in self.nodes:
             return self.nodes.index(node) * per + local
         bases = {rank - rank % per for rank, where in self.pairs if where == node}

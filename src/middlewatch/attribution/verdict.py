@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from middlewatch.attribution.classes import NODE_FAILURE, Depth, depth_of, domain_of
-from middlewatch.attribution.issues import class_of, signals_of
+from middlewatch.attribution.classes import NODE_FAILURE, Depth, class_of, depth_of, domain_of
+from middlewatch.attribution.issues import signals_of
 from middlewatch.model.attempt import Attempt
 from middlewatch.model.issue import Confidence, Issue, Verdict, VerdictBasis
 from middlewatch.model.signal import Domain, Signal, SignalKind, SourceKind
@@ -59,7 +59,7 @@ def verdict_for(
             explanation="The signal that named the cause cannot be read any more.",
             at=now,
         )
-    domain = cause.domain if cause.domain is not Domain.UNKNOWN else domain_of(class_of(cause))
+    domain = cause.domain if cause.domain is not Domain.UNKNOWN else domain_of(issue.failure_class)
     told = tuple(failed_nodes) if class_of(cause) == NODE_FAILURE else ()
     found = _implicated(cause, own, attempt, told)
     basis = _basis(cause, domain, found)
@@ -143,7 +143,7 @@ def _implicated(
     if not nodes:
         mapped = ranks_on_nodes(own, attempt)
         for rank in ranks:
-            if len(attempt.nodes) == 1:
+            if len(attempt.nodes) == 1 and attempt.node_count <= 1:
                 nodes.append(attempt.nodes[0])
             elif rank in mapped:
                 nodes.append(mapped[rank])

@@ -107,6 +107,9 @@ class Analyst:
         per = places.per()
         if per:
             attempt = replace(attempt, gpus_per_node=per)
+        if len(places.nodes) == 1 and not places.alone():
+            # There are more ranks than this one node can hold: others are not named.
+            attempt = replace(attempt, node_count=2)
         return drive(
             data,
             timeline,

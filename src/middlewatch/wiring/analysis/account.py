@@ -13,11 +13,11 @@ from datetime import timedelta
 from typing import Any
 
 from middlewatch.attribution import Places, culprit_of
+from middlewatch.attribution.classes import class_of
 from middlewatch.attribution.culprit import Culprit
-from middlewatch.attribution.issues import class_of
 from middlewatch.attribution.kind import CaseKind, kind_of
 from middlewatch.model.attempt import EndedBy
-from middlewatch.model.issue import IssueState
+from middlewatch.model.issue import IssueState, VerdictBasis
 from middlewatch.model.signal import Signal, SignalKind, SourceKind
 from middlewatch.remediation.advisable import Circumstances, Opinion, advisable
 from middlewatch.wiring.analysis.drive import Drive
@@ -129,11 +129,11 @@ def account_of(
     if told and issue is not None:
         failure_class = issue.failure_class
         domain = drive.verdict.domain.value if drive.verdict is not None else "unknown"
-        culprit = culprit_of(issue, own, places)
+        culprit = culprit_of(issue, own, places, facts.failed_nodes)
         cause = next((s for s in own if s.key == issue.first_cause), None)
         ranges, cascade = _ranges(cause, own, timeline, lines, first_line)
         onset = _onset(cause, ranges, own, timeline, lines)
-        nodes = _nodes(drive, culprit)
+        nodes = _nodes(drive, culprit, failure_class)
     progress = drive.progress
     checkpoint = progress.checkpoint_step
     if checkpoint is None:
@@ -191,6 +191,8 @@ def _ranges(
     at = None if cause is None else line_of(cause, timeline)
     if cause is not None and at is None and cause.kind in {SignalKind.SLOW, SignalKind.NUMERIC}:
         at = timeline.last_line_at(cause.happened_at) or None
+    if cause is not None and at is None:
+        cause, at = _spoken(cause, own, timeline)
     if cause is not None and at is not None:
         first.append((_top(at, lines, first_line), at))
         more = sorted(
@@ -214,6 +216,22 @@ def _ranges(
         }
     )
     return tuple(first[:FIRST_RANGES]), _joined(rest, taken)
+
+
+def _spoken(cause: Signal, own: Sequence[Signal], timeline: Timeline) -> tuple[Signal, int | None]:
+    """The line that says what the scheduler says: its own, or else its launcher's first."""
+    if cause.kind is not SignalKind.SCHEDULER_END:
+        return cause, None
+    alike = [s for s in own if s.kind in _TOLD and class_of(s) == class_of(cause)]
+    if not any(s.failure_class for s in alike):
+        alike = [s for s in own if s.kind is SignalKind.LAUNCHER_END] or [
+            s for s in own if s.kind is SignalKind.CASCADE_LINE and "CANCELLED AT" in s.excerpt
+        ]
+    found = [(line, s) for s in alike if (line := line_of(s, timeline)) is not None]
+    if not found:
+        return cause, None
+    line, signal = min(found, key=lambda pair: pair[0])
+    return signal, line
 
 
 def _joined(numbers: Sequence[int], between: set[int]) -> tuple[Range, ...]:
@@ -273,8 +291,38 @@ def _onset(
 # -- the rest ---------------------------------------------------------------------------------
 
 
-def _nodes(drive: Drive, culprit: Culprit) -> tuple[str, ...]:
-    believed = () if drive.verdict is None else drive.verdict.nodes
+_NAMED = frozenset({VerdictBasis.LINE_NAMES_NODE, VerdictBasis.SCHEDULER_FACT})
+_INNOCENT = frozenset(
+    {
+        "user_exception",
+        "config_error",
+        "data_error",
+        "cuda_device_assert",
+        "gpu_oom",
+        "gpu_memory_fault",
+        "storage_full",
+        "storage_io_error",
+        "checkpoint_corrupt",
+        "shm_exhausted",
+        "env_import_error",
+        "port_in_use",
+        "dns_failure",
+        "collective_mismatch",
+        "slow_input",
+        "time_limit",
+        "preemption",
+        "user_cancel",
+    }
+)
+"""Classes for which the node where it happened is only a place."""
+
+
+def _nodes(drive: Drive, culprit: Culprit, failure_class: str) -> tuple[str, ...]:
+    if failure_class in _INNOCENT:
+        return ()
+    verdict = drive.verdict
+    told = verdict is not None and verdict.basis in _NAMED
+    believed = verdict.nodes if verdict is not None and told else ()
     named = (*believed, *((culprit.node,) if culprit.node else ()))
     return tuple(sorted(dict.fromkeys(named)))
 

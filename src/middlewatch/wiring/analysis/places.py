@@ -35,7 +35,15 @@ _PAIRED = (
 _TASKS = re.compile(rb"srun: error: (?P<hosts>[\w.,\[\]-]+): tasks? (?P<ranks>[\d,-]+):")
 _ALONE = (
     re.compile(rf"^\+ hostname(?: -\w)?\r?\n(?P<node>{_HOST})\r?$".encode(), re.MULTILINE),
-    re.compile(rf"^\[?(?P<node>{_HOST})\]? (?:kernel|epilog|prolog|journal|dmesg)\b".encode(), re.MULTILINE),
+    # the kernel's, the epilog's or a monitor's own prefix, with or without a date before it
+    re.compile(
+        rf"^(?:\w{{3}} [ \d]\d [\d:.]+ |[\dT:.+-]{{19,35}} )?(?P<node>{_HOST}) kernel: ".encode(),
+        re.MULTILINE,
+    ),
+    re.compile(
+        rf"^\[(?P<node>{_HOST})(?: (?:kernel|epilog|prolog|dmesg|journal|syslog)\]|\] (?:kernel|epilog|prolog|dmesg|journal|syslog):)".encode(),
+        re.MULTILINE,
+    ),
     re.compile(rf"\bON (?P<node>{_HOST}) (?:CANCELLED|FAILED)\b".encode()),
     re.compile(rf"^\[(?P<node>{_HOST}):\d+\] ".encode(), re.MULTILINE),
     re.compile(rf"^\W*host\s+: (?P<node>{_HOST})\s*$".encode(), re.MULTILINE),
@@ -64,7 +72,7 @@ def places_in(data: bytes, more: Iterable[str] = (), order: Sequence[str] = ()) 
         for match in pattern.finditer(data):
             groups = match.groupdict()
             node = _name(groups.get("node"))
-            if node is None:
+            if node is None or not _like_a_host(node):
                 continue
             seen[node] = None
             if groups.get("device"):
@@ -89,7 +97,7 @@ def places_in(data: bytes, more: Iterable[str] = (), order: Sequence[str] = ()) 
     for match in _LOCAL.finditer(data):
         locals_.setdefault(int(match.group(1)[:7]), int(match.group(2)[:7]))
     world = _most(_WORLD, data)
-    per_node = _most(_PER_NODE, data) or (max(devices) + 1 if len(devices) > 1 else None)
+    per_node = _most(_PER_NODE, data) or _rounded(devices)
     if _one_task_each(tasks):
         # srun started one launcher on each node: its task numbers are nodes, not ranks.
         tasks = []
@@ -98,6 +106,7 @@ def places_in(data: bytes, more: Iterable[str] = (), order: Sequence[str] = ()) 
             for rank in ranks:
                 pairs.setdefault(rank, named[0])
     names = _joined(seen)
+    per_node = _by_offsets(listed, pairs, locals_) or per_node
     nodes = tuple(n for n in listed if n in names) or tuple(sorted(names))
     ordered = bool(listed) or len(nodes) == 1 or _sorted_fits(nodes, pairs, world)
     if not listed and len(nodes) > 1 and not ordered:
@@ -133,6 +142,11 @@ def _name(raw: bytes | None) -> str | None:
     return None if name.lower() in _NO_HOST else name
 
 
+def _like_a_host(name: str) -> bool:
+    """Names of nodes are numbered or have parts; a word that follows "node" has neither."""
+    return any(c.isdigit() or c in "-." for c in name)
+
+
 def _most(pattern: re.Pattern[bytes], data: bytes) -> int | None:
     found = [
         int(group)
@@ -156,6 +170,28 @@ def _one_task_each(tasks: Sequence[tuple[tuple[str, ...], tuple[int, ...]]]) -> 
         for node in named:
             by_node.setdefault(node, set()).update(ranks)
     return len(by_node) > 1 and all(len(ranks) == 1 for ranks in by_node.values())
+
+
+def _rounded(devices: set[int]) -> int | None:
+    """GPUs come in powers of two: of those that speak, one or two may be missing."""
+    if len(devices) < 2:
+        return None
+    return 1 << max(devices).bit_length()
+
+
+def _by_offsets(
+    listed: Sequence[str], pairs: dict[int, str], locals_: dict[int, int]
+) -> int | None:
+    """Ranks on one node, from lines that give a rank, its local rank and its host."""
+    found = set()
+    for rank, node in pairs.items():
+        local = locals_.get(rank)
+        if local is None or node not in listed:
+            continue
+        index = listed.index(node)
+        if index and (rank - local) % index == 0:
+            found.add((rank - local) // index)
+    return next(iter(found)) if len(found) == 1 else None
 
 
 def _sorted_fits(nodes: Sequence[str], pairs: dict[int, str], world: int | None) -> bool:
