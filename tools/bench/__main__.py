@@ -17,13 +17,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FrameType
 
-from tools.bench import advice, idle, listing, machine, recovery, signals, start
+from tools.bench import advice, detect, idle, listing, machine, recovery, signals, start
 from tools.bench.figures import Measured, Number, flat, kept_lines, merged, remarks
 from tools.bench.site import Site
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 GROUPS: Mapping[str, Callable[[Site], list[Measured]]] = {
     "advice": advice.measure,
+    "detect": detect.measure,
     "start": start.measure,
     "idle": idle.measure,
     "listing": listing.measure,

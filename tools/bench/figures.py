@@ -110,8 +110,20 @@ AIMS: Mapping[str, float] = {
     "start_to_ready_s": 2.0,
     "cli_start_s": 0.3,
     "active_advice_growth": 1.5,
+    "live_lag_s_p99": 2.0,
+    "state_per_job_kb": 20.0,
+    "victorialogs_crash_to_signal_s_p50": 2.0,
+    "victorialogs_crash_to_signal_s_p99": 5.0,
+    "detect_lines_differ": 0.0,
 }
 """No more than this; figures that are not named are shown without an aim."""
+
+AT_LEAST: Mapping[str, float] = {
+    "detect_vs_ripgrep": 1.0,
+    "detect_vs_ripgrep_quiet": 0.05,
+    "backlog_mb_s": 50.0,
+}
+"""No less than this."""
 
 FEWEST: Mapping[str, int] = {"crash_to_signal_s_p50": 500, "crash_to_running_s_p50": 20}
 """Figures that mean nothing from fewer measurements."""
@@ -123,6 +135,11 @@ def remarks(made: Mapping[str, Number]) -> list[str]:
         f"{name} is {made[name]}, the aim is at most {aim:g}"
         for name, aim in AIMS.items()
         if name in made and made[name] > aim
+    ]
+    said += [
+        f"{name} is {made[name]}, the aim is at least {aim:g}"
+        for name, aim in AT_LEAST.items()
+        if name in made and made[name] < aim
     ]
     said += [
         f"{name} rests on {made[f'{name}_n']} measurements, at least {least} are needed"

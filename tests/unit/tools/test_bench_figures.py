@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tools.bench.figures import (
     AIMS,
+    AT_LEAST,
     Measured,
     flat,
     kept_lines,
@@ -124,3 +125,10 @@ def test_too_few_measurements_are_said() -> None:
 
 def test_what_meets_its_aim_is_not_remarked_on() -> None:
     assert remarks({name: aim for name, aim in AIMS.items() if "crash" not in name}) == []
+
+
+def test_figure_below_what_it_must_reach_is_told() -> None:
+    assert remarks({"detect_vs_ripgrep": 0.9, "detect_vs_ripgrep_n": 5}) == [
+        "detect_vs_ripgrep is 0.9, the aim is at least 1"
+    ]
+    assert remarks(dict(AT_LEAST)) == []
