@@ -12,6 +12,9 @@ from typing import Protocol
 
 from middlewatch.detection.state import DetectionState
 from middlewatch.model.attempt import Attempt
+from middlewatch.model.milestone import Milestone
+from middlewatch.model.scheduler import JobView
+from middlewatch.model.signal import Signal
 from middlewatch.ports.scanner import Cursor
 
 
@@ -57,6 +60,16 @@ class Kept:
     watch_version: int = 0
     stored: Attempt | None = None
     """As the store has it; None where it has not been written yet."""
+    unwritten: bool = False
+    """The watch has moved since it was written."""
+    signals: tuple[Signal, ...] = ()
+    """Found and not written yet, as are ``milestones``."""
+    milestones: tuple[Milestone, ...] = ()
+    view: JobView | None = None
+    """As the listing showed it last."""
+    seen_at: datetime | None = None
+    looked_at: datetime | None = None
+    """When its files were last read to their end: younger bytes are younger."""
     node_list: str = ""
     detail_at: datetime | None = None
     detail_state: str = ""

@@ -84,6 +84,10 @@ class Roster:
         for kept in list(self._jobs.values()):
             yield from kept
 
+    def by_job(self) -> dict[str, list[Kept]]:
+        """The kept attempts of each job number, oldest first."""
+        return self._jobs
+
     def before(self, kept: Kept) -> Kept | None:
         """The attempt of the same job before this one, if it is known and stands."""
         earlier = [

@@ -13,7 +13,12 @@ class WatcherSettings:
     more than ``hits_per_turn`` of them, or took longer than ``seconds_per_turn``, the next one
     reads less, and an attempt's first turn reads
     ``first_block``, because nobody knows yet what its file is full of. Reading and searching end
-    after ``seconds_per_tick``; whoever had to wait comes first in the next tick.
+    after ``seconds_per_tick``; whoever had to wait comes first in the next tick. When everybody has
+    had a turn, those who are still behind get further ones until ``catch_up_s``, so that a backlog
+    does not make the others wait.
+
+    Signals wait no longer than ``write_after_s`` of work for those that are written with them. Of
+    states in which only the place in a log is new, ``states_per_tick`` are written in one tick.
 
     ``comment_every_s``: how often the comment of a watched job is read again while it lives;
     ``others_per_tick``: how many jobs that are not opted in are asked again in one tick, each at
@@ -26,12 +31,15 @@ class WatcherSettings:
     """
 
     block: int = 1 << 20
-    bytes_per_tick: int = 8 << 20
+    bytes_per_tick: int = 64 << 20
     first_block: int = 1 << 18
-    bytes_per_hit: int = 400
+    bytes_per_hit: int = 3200
     hits_per_turn: int = 2500
     seconds_per_tick: float = 2.0
+    catch_up_s: float = 0.75
     seconds_per_turn: float = 0.25
+    write_after_s: float = 0.1
+    states_per_tick: int = 256
     seen_every_s: float = 30.0
     comment_every_s: float = 15.0
     others_every_s: float = 60.0

@@ -50,12 +50,14 @@ class Circumstances:
     """``over``: the attempt has ended or was followed. ``followed``: the next one has started, so
     that the file may be its file now. ``may_begin_anew``: a file that begins anew can only be
     this attempt's doing. ``append``: the next attempt's output goes behind this one's.
-    ``reach``: where the file ends for an attempt that is over; None: where it ends now."""
+    ``block``: bytes to read. ``reach``: where the file ends for an attempt that is over; None:
+    where it ends now."""
 
     over: bool
     followed: bool
     may_begin_anew: bool
     append: bool
+    block: int
     until: datetime | None = None
     """When the next attempt started, where it has."""
     reach: int | None = None
@@ -72,10 +74,10 @@ def turn(
 ) -> Turn:
     """Read the next block of one file, if it is this attempt's to read."""
     if kept_by_store(tail.path):
-        return _stored(logs, attempt, tail, around, settings=settings)
+        return _stored(logs, attempt, tail, around)
     if tail.cursor is None:
         return _first(logs, attempt, tail, around, settings=settings, now=now)
-    got = _read(logs, attempt, tail, around, settings)
+    got = _read(logs, attempt, tail, around)
     if not isinstance(got, Block):
         return _nothing(tail, got)
     if got.restarted:
@@ -93,13 +95,12 @@ def _read(
     attempt: Attempt,
     tail: Tail,
     around: Circumstances,
-    settings: WatcherSettings,
 ) -> Block | CannotRead | None:
     return logs.read(
         tail.path,
         attempt.uid,
         tail.cursor or tail.guard,
-        settings.block,
+        around.block,
         final=around.over,
         up_to=around.reach,
     )
@@ -115,14 +116,12 @@ def _stored(
     attempt: Attempt,
     tail: Tail,
     around: Circumstances,
-    *,
-    settings: WatcherSettings,
 ) -> Turn:
     """A store keeps the lines of all attempts: they are told apart by their times alone."""
     path = tail.path
     if around.until is not None:
         path = f"{path}&until={around.until.timestamp():.0f}"
-    got = logs.read(path, attempt.uid, tail.cursor, settings.block, final=around.over)
+    got = logs.read(path, attempt.uid, tail.cursor, around.block, final=around.over)
     if isinstance(got, Block):
         return _taken(tail, got, around)
     if isinstance(got, CannotRead) and got.away:
@@ -150,7 +149,7 @@ def _first(
         if isinstance(end, Cursor):
             return Turn(replace(tail, cursor=end))
         return _nothing(tail, end)
-    got = _read(logs, attempt, tail, around, settings)
+    got = _read(logs, attempt, tail, around)
     if not isinstance(got, Block):
         return _nothing(tail, got)
     started = attempt.started_at

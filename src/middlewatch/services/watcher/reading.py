@@ -1,0 +1,269 @@
+"""One attempt's turn: the watch that is kept of it, its files, and the lines in them that matter.
+
+What was read and what it means are two things: a round says what the files brought, the fold
+(`detection`) says what is known now. Nothing here writes.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+from middlewatch.detection.batch import Batch, Hit, Unreadable
+from middlewatch.detection.state import DetectionState, fresh
+from middlewatch.model.attempt import Attempt
+from middlewatch.model.pattern import Pattern
+from middlewatch.model.scheduler import JobState
+from middlewatch.ports import errors
+from middlewatch.ports.scanner import Block, Cursor, LogSource, Scanner
+from middlewatch.ports.store import Store
+from middlewatch.services.watcher.memory import Codec, Kept, Tail, Watch
+from middlewatch.services.watcher.roster import Roster, watched
+from middlewatch.services.watcher.settings import WatcherSettings
+from middlewatch.services.watcher.tails import (
+    Circumstances,
+    Turn,
+    kept_by_store,
+    place_left,
+    turn,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What one turn over the files of one attempt brought."""
+
+    tails: tuple[Tail, ...]
+    batch: Batch
+    bytes_read: int
+    behind: bool
+    away: tuple[str, ...] = ()
+    """Why those who keep the lines could not be asked."""
+
+
+class Reader:
+    """Reads the attempts of one roster. ``appends``: whether output is appended where nobody says
+    otherwise, as the scheduler is set up."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        logs: LogSource,
+        scanner: Scanner,
+        patterns: Mapping[str, Pattern],
+        codec: Codec,
+        roster: Roster,
+        settings: WatcherSettings,
+        places: Callable[[Attempt], tuple[str, ...]],
+    ) -> None:
+        self._store = store
+        self._logs = logs
+        self._scanner = scanner
+        self._patterns = patterns
+        self._codec = codec
+        self._roster = roster
+        self._settings = settings
+        self._places_of = places
+        self.appends: bool | None = None
+
+    def watch_of(self, kept: Kept) -> Watch:
+        """The attempt's watch: from memory, from the store, or begun."""
+        if kept.watch is None:
+            stored = self._store.watch_state(kept.attempt.id)
+            if stored is None:
+                kept.watch = Watch(fresh(kept.attempt.id))
+            else:
+                kept.watch_version = stored.version
+                try:
+                    kept.watch = self._codec.decode(stored.state)
+                except errors.Unreadable:
+                    # Another version's: reading from the start gives the same signals again, by
+                    # the same keys.
+                    kept.watch = Watch(fresh(kept.attempt.id))
+        watch = kept.watch
+        known = {tail.path for tail in watch.tails}
+        paths = self._places_of(kept.attempt)
+        new = [path for path in paths if path not in known]
+        before = self._roster.before(kept)
+        # Where its files begin is known when the attempt before needs them no more.
+        blocked = before is not None and not self._left(before)
+        if not new or not _has_run(kept.attempt) or blocked:
+            return watch
+        tails = [tail for tail in watch.tails if tail.cursor is not None or tail.path in paths]
+        left = {} if before is None else _places(self.watch_of(before))
+        tails.extend(Tail(path, guard=left.get(path)) for path in new)
+        return replace(watch, tails=tuple(tails))
+
+    def read(self, kept: Kept, watch: Watch, now: datetime, *, files: bool, seen: bool) -> Round:
+        attempt = kept.attempt
+        before = self._roster.before(kept)
+        blocked = before is not None and not self._left(before)
+        if not files or not watch.tails or not _has_run(attempt) or blocked:
+            drained = files and not blocked and not attempt.live and not watch.tails
+            quiet = Batch(attempt, drained=drained, caught_up=False)
+            return Round(watch.tails, quiet, 0, behind=not files and not watch.closed)
+        followed = self._followed(kept)
+        over = not attempt.live or self._roster.after(kept) is not None
+        turns: list[Turn] = []
+        for tail in watch.tails:
+            if followed and tail.at_end and not kept_by_store(tail.path):
+                # What is written there from now on is the next attempt's.
+                turns.append(Turn(tail))
+                continue
+            around = Circumstances(
+                over=over,
+                followed=followed,
+                may_begin_anew=self._began_anew_twice(kept, tail.path, now),
+                append=self._append(attempt),
+                block=kept.block or self._settings.first_block,
+                reach=_reach(kept, tail, now, news=seen and not followed) if over else None,
+                until=self._until(kept) if followed else None,
+            )
+            got = turn(self._logs, attempt, tail, around, settings=self._settings, now=now)
+            if got.block is not None and got.block.size:
+                kept.sizes[tail.path] = (now, got.block.size)
+            if not got.began_anew:
+                kept.began_anew.pop(tail.path, None)
+            turns.append(got)
+        return self._round(kept, turns, over=over, now=now)
+
+    def _began_anew_twice(self, kept: Kept, path: str, now: datetime) -> bool:
+        """A file that begins anew under a live attempt is believed at the second look, when a
+        newer listing still shows no next attempt."""
+        first = kept.began_anew.setdefault(path, now)
+        return first < now
+
+    def _append(self, attempt: Attempt) -> bool:
+        if attempt.append_output is not None:
+            return attempt.append_output
+        return bool(self.appends)
+
+    def _round(self, kept: Kept, turns: list[Turn], *, over: bool, now: datetime) -> Round:
+        hits: list[Hit] = []
+        unreadable: list[Unreadable] = []
+        read = 0
+        written: datetime | None = None
+        for got in turns:
+            if got.unreadable is not None:
+                unreadable.append(got.unreadable)
+            if got.block is None:
+                continue
+            read += len(got.block.data) + got.block.skipped_bytes
+            if got.block.data:
+                moment = datetime.fromtimestamp(got.block.modified_at, UTC)
+                written = moment if written is None else max(written, moment)
+                hits.extend(self._hits(got, kept.attempt))
+        looked = kept.looked_at
+        if written is not None and looked is not None and now - looked < timedelta(seconds=60):
+            # It was not there at the last look: whatever the file server's clock says.
+            written = max(written, looked)
+        at_end = all(got.tail.at_end for got in turns)
+        batch = Batch(
+            attempt=kept.attempt,
+            hits=tuple(hits),
+            output_at=None if written is None else min(written, now),
+            unreadable=tuple(unreadable),
+            drained=over and at_end,
+            caught_up=at_end,
+            readable=any(got.tail.cursor is not None and got.away is None for got in turns),
+        )
+        behind = not at_end and read > 0
+        away = tuple(got.away for got in turns if got.away is not None)
+        return Round(tuple(got.tail for got in turns), batch, read, behind, away)
+
+    def _hits(self, got: Turn, attempt: Attempt) -> list[Hit]:
+        block = got.block
+        if block is None:
+            return []
+        stream = got.stream
+        allocation = frozenset(attempt.nodes)
+        return [
+            Hit(
+                self._patterns[raw.pattern_id],
+                stream,
+                raw.offset,
+                raw.line,
+                raw.groups,
+                got.tail.path,
+                _written_at(block, raw.offset),
+                _node_at(block, raw.offset, allocation),
+            )
+            for raw in self._scanner.scan(block.data, block.base_offset)
+        ]
+
+    def aiming(self, kept: Kept, watch: Watch) -> DetectionState:
+        """The state, with the step that the attempt before reached as far as known now."""
+        state = watch.detection
+        before = self._roster.before(kept)
+        if before is None or state.resumed_step is not None:
+            return state
+        earlier = self.watch_of(before).detection
+        reached = earlier.progress.last_step
+        above = reached if reached is not None else earlier.resume_above
+        return state if above == state.resume_above else replace(state, resume_above=above)
+
+    def _left(self, kept: Kept) -> bool:
+        """Whether an earlier attempt needs its files no more."""
+        if not watched(kept.attempt):
+            return True
+        watch = self.watch_of(kept)
+        return watch.closed or watch.detection.progress.log_drained_at is not None
+
+    def _followed(self, kept: Kept) -> bool:
+        """Whether the next attempt has begun, so that the files may be its files now."""
+        follower = self._roster.after(kept)
+        return kept.followed or (follower is not None and _has_run(follower.attempt))
+
+    def _until(self, kept: Kept) -> datetime | None:
+        """When the next attempt started, as far as its record tells."""
+        follower = self._roster.after(kept)
+        return None if follower is None else follower.attempt.started_at
+
+    def closes(self, kept: Kept, done: Round, now: datetime) -> bool:
+        """Whether nothing more will be read: over, read to the end, and no late line to wait for."""
+        attempt = kept.attempt
+        if attempt.live and self._roster.after(kept) is None:
+            return False
+        if not done.batch.drained and done.tails:
+            return False
+        if self._followed(kept):
+            return True
+        end = attempt.end
+        waited = self._settings.late_lines_s
+        return end is None or (now - end.learned_at).total_seconds() > waited
+
+
+def _written_at(block: Block, offset: int) -> datetime | None:
+    """When the line at ``offset`` was written, where the block's source knows it."""
+    at = bisect_right(block.times, offset, key=lambda entry: entry[0])
+    return datetime.fromtimestamp(block.times[at - 1][1], UTC) if at else None
+
+
+def _node_at(block: Block, offset: int, allocation: frozenset[str]) -> str:
+    """The node that wrote the line at ``offset``, where the block's source knows it and it is one
+    of the attempt's: a label is written by whoever ships lines, perhaps with the domain behind."""
+    at = bisect_right(block.nodes, offset, key=lambda entry: entry[0])
+    name = block.nodes[at - 1][1] if at else block.node
+    if name in allocation:
+        return name
+    short = name.partition(".")[0]
+    return short if short in allocation else ""
+
+
+def _has_run(attempt: Attempt) -> bool:
+    """Whether the attempt has started: before that nothing in its files can be its own."""
+    return attempt.started_at is not None or attempt.state is JobState.RUNNING
+
+
+def _reach(kept: Kept, tail: Tail, now: datetime, *, news: bool) -> int | None:
+    """Where a file ends for an attempt that is over; ``news``: a listing of this tick shows no
+    attempt after it that has begun. None at the first look after the end."""
+    at, size = kept.sizes.get(tail.path, (now, 0))
+    return size if news and at < now and tail.reach is not None else tail.reach
+
+
+def _places(watch: Watch) -> dict[str, Cursor | None]:
+    return {tail.path: place_left(tail) for tail in watch.tails}
