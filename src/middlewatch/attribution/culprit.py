@@ -139,7 +139,8 @@ def _told_by(signal: Signal, places: Places) -> Culprit:
         local = _number(nccl.group(2)) if local is None else local
     if local is None:
         gpu = _GPU.search(signal.excerpt)
-        local = _number(detail.get("gpu") or (gpu.group(1) if gpu else None))
+        told = _number(detail.get("gpu"))
+        local = told if told is not None or gpu is None else _number(gpu.group(1))
     return _placed(rank, local, node, places)
 
 

@@ -29,7 +29,9 @@ class Places:
     def per(self) -> int | None:
         """Ranks on one node, told or reckoned."""
         if self.world and self.nodes and self.ordered and self.world % len(self.nodes) == 0:
-            return self.world // len(self.nodes)
+            even = self.world // len(self.nodes)
+            if even <= LARGEST_NODE:
+                return even
         if self.world and self.alone():
             return self.world
         return self.per_node

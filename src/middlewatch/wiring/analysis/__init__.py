@@ -66,7 +66,11 @@ class Analyst:
         for number, (start, end) in enumerate(zip(starts, ends, strict=True)):
             last = number == len(starts) - 1
             part = data[timeline.starts[start - 1] if lines else 0 :] if last else b""
-            places = places_in(part, named, facts.nodes) if last else Places()
+            places = (
+                places_in(part, (*named, *(name for name, _ in facts.told)), facts.nodes)
+                if last
+                else Places()
+            )
             drives.append(
                 self._one(
                     data,

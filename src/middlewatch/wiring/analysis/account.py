@@ -141,9 +141,14 @@ def account_of(
     if checkpoint is None:
         before = (d.progress.checkpoint_step for d in reversed(earlier))
         checkpoint = next((step for step in before if step is not None), None)
+    evidence = None if issue is None else next((s for s in own if s.key == issue.first_cause), None)
     around = Circumstances(
         nodes=nodes,
-        repeated=_repeated(drive, earlier),
+        evidence="" if evidence is None else evidence.excerpt,
+        repeated=_repeated(drive, earlier, facts),
+        stepped=progress.last_step is not None,
+        saved=progress.checkpoint_step is not None
+        and progress.checkpoint_step != progress.loaded_step,
         requeued=facts.requeued or _requeued(drive),
     )
     named = "" if failure_class == "none" else failure_class
@@ -301,7 +306,6 @@ _INNOCENT = frozenset(
         "gpu_oom",
         "gpu_memory_fault",
         "storage_full",
-        "storage_io_error",
         "checkpoint_corrupt",
         "shm_exhausted",
         "env_import_error",
@@ -327,11 +331,19 @@ def _nodes(drive: Drive, culprit: Culprit, failure_class: str) -> tuple[str, ...
     return tuple(sorted(dict.fromkeys(named)))
 
 
-def _repeated(drive: Drive, earlier: Sequence[Drive]) -> bool:
-    """Whether the attempt before failed in the same way without having come further."""
+def _repeated(drive: Drive, earlier: Sequence[Drive], facts: Facts) -> bool:
+    """Whether it failed in the same way before without having come further in between."""
     issue = drive.issue
-    if issue is None or not earlier:
+    if issue is None:
         return False
+    if any(
+        other.failure_class == issue.failure_class and other.state is IssueState.RECOVERED
+        for other in drive.issues
+    ):
+        return True
+    if not earlier:
+        # Several restarts that never came to a first step: each of them ended here.
+        return (facts.restart_count or 0) > 1 and drive.progress.last_step is None
     before = earlier[-1]
     same = before.issue is not None and before.issue.failure_class == issue.failure_class
     return same and before.progress.last_step == drive.progress.last_step

@@ -198,7 +198,7 @@ def _nodes(value: Mapping[str, Any]) -> tuple[str, ...]:
         named = value.get(key)
         if isinstance(named, str):
             found.extend(part for part in re.split(r"[,\s]+", named) if part)
-        elif isinstance(named, Mapping | list | tuple):
+        elif isinstance(named, list | tuple):
             found.extend(str(name) for name in named)
     return tuple(dict.fromkeys(found))[:4096]
 
