@@ -44,7 +44,7 @@ def hosts(expression: str) -> tuple[str, ...]:
 def ranks_of(hit: Hit) -> tuple[int, ...]:
     """The global ranks that a line names: its own ``rank``, a list of tasks, or the task number
     that ``srun --label`` put before it."""
-    for name in ("ranks", "rank", "label"):
+    for name in ("ranks", "rank", "member", "label"):
         text = hit.group(name)
         if text and (found := numbers(text)):
             return found
@@ -62,4 +62,4 @@ def nodes_of(hit: Hit) -> tuple[str, ...]:
 
 def writer_of(hit: Hit) -> str:
     """Who wrote the line, as far as its prefix tells: tells interleaved tracebacks apart."""
-    return "/".join(hit.group(name) or "" for name in ("actor", "label", "rank"))
+    return "/".join(hit.group(name) or "" for name in ("actor", "host", "label", "local_rank", "rank"))

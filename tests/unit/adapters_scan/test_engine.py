@@ -24,7 +24,7 @@ from middlewatch.adapters.scan.engine import (
     engine_of,
 )
 
-SMALL = Catalogue(read_catalogue().patterns[:5])
+SMALL = Catalogue(tuple(p for p in read_catalogue().patterns if p.id.startswith("cuda."))[:5])
 LINE = b"RuntimeError: CUDA error: uncorrectable ECC error encountered\n"
 SITE = """
 [[pattern]]
