@@ -62,4 +62,6 @@ def nodes_of(hit: Hit) -> tuple[str, ...]:
 
 def writer_of(hit: Hit) -> str:
     """Who wrote the line, as far as its prefix tells: tells interleaved tracebacks apart."""
-    return "/".join(hit.group(name) or "" for name in ("actor", "host", "label", "local_rank", "rank"))
+    return "/".join(
+        hit.group(name) or "" for name in ("actor", "host", "label", "local_rank", "rank")
+    )
