@@ -11,6 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from middlewatch.detection.batch import Hit
+from middlewatch.detection.numbers import after_numbers
+from middlewatch.detection.pace import after_steps
 from middlewatch.detection.state import DetectionState
 from middlewatch.model.policy import Policy
 from middlewatch.model.signal import Signal
@@ -25,7 +28,8 @@ class Advance:
     it, ``interval_s`` the time since the step line before, None where a start, an announced phase
     or a step back lay in between. ``throughput`` is in the program's own unit. ``loss`` and
     ``grad_norm`` can be NaN or infinite. ``at_s`` is when it was written, seconds since the epoch,
-    as well as that is known; ``offset`` and ``stream`` are the place of the line.
+    as well as that is known; ``own_clock`` says whose clock that is (``stamps.WRITTEN`` and so on;
+    empty: ours, at the moment of reading). ``hit`` is the line itself.
     """
 
     step: int
@@ -36,15 +40,21 @@ class Advance:
     data_s: float | None = None
     loss: float | None = None
     grad_norm: float | None = None
-    batch_size: float | None = None
     at_s: float = 0.0
-    stream: str = ""
-    offset: int = 0
+    own_clock: str = ""
+    hit: Hit | None = None
 
 
 def judged(
-    state: DetectionState, advances: Sequence[Advance], now: datetime, policy: Policy
+    state: DetectionState,
+    advances: Sequence[Advance],
+    now: datetime,
+    policy: Policy,  # noqa: ARG001
 ) -> tuple[DetectionState, tuple[Signal, ...]]:
     """The state and the signals after some steps forward. Called with all steps that lie between
     two lines of other kinds, and with the state as it is after them."""
-    return state, ()
+    if not advances:
+        return state, ()
+    state, about_speed = after_steps(state, advances, now)
+    state, about_numbers = after_numbers(state, advances, now)
+    return state, (*about_speed, *about_numbers)

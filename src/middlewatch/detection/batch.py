@@ -33,18 +33,36 @@ class Hit:
 
     def number(self, name: str) -> int | None:
         """A group as a whole number; thousands separators are accepted."""
-        text = (self.group(name) or "").replace(",", "").strip()
-        return int(text) if text.isascii() and text.isdigit() and len(text) <= 15 else None
+        return whole(self.group(name) or "")
 
     def real(self, name: str) -> float | None:
-        """A group as a number; ``3.32K`` is 3,320, as nanotron and others print."""
-        text = (self.group(name) or "").replace(",", "").strip()
+        """A group as a finite number; ``3.32K`` is 3,320, as nanotron and others print."""
+        return real(self.group(name) or "")
+
+
+def whole(text: str) -> int | None:
+    """A text as a whole number of at most fifteen digits; thousands separators are accepted."""
+    text = text.replace(",", "").strip()
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 15 else None
+
+
+def real(text: str) -> float | None:
+    """A text as a finite number, with thousands separators and with a factor behind it."""
+    value = figure(text)
+    return value if value is not None and isfinite(value) else None
+
+
+def figure(text: str) -> float | None:
+    """As `real`, and what is no finite number is told as such: NaN and the infinities."""
+    try:
+        return float(text)
+    except ValueError:
+        text = text.replace(",", "").strip()
         factor = _FACTORS.get(text[-1:], 1.0)
-        try:
-            value = float(text[:-1] if text[-1:] in _FACTORS else text) * factor
-        except ValueError:
-            return None
-        return value if isfinite(value) else None
+    try:
+        return float(text[:-1] if text[-1:] in _FACTORS else text) * factor
+    except ValueError:
+        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,22 +1,27 @@
-"""When silence means something: limits that are learnt from the job itself.
+"""When silence means something: an alarm, and behind a failure line evidence.
 
-One job steps ten times a second, another once in five minutes, a third pauses for half an hour to
-save. A fixed limit is wrong for two of them. The limit follows the job's own intervals, its pauses
-included; before the first step (compiling, tokenising, reading data) another one holds. Silence is
-an alarm and nothing more; silence behind a failure line is evidence that the program did not
-recover.
+Silence is an alarm and nothing more; silence behind a failure line is evidence that the program did
+not recover. Lines that keep coming while the step does not move are the same silence.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timedelta
-from math import ceil
 
-from middlewatch.detection.state import DetectionState
+from middlewatch.detection.limits import (
+    Limit,
+    grace_s,
+    settled,
+    silence_limit,
+    silence_limit_s,
+    starting,
+)
+from middlewatch.detection.state import DetectionState, Suspicion
 from middlewatch.model.policy import Policy
 from middlewatch.model.signal import (
     Domain,
+    Pause,
     Phase,
     Severity,
     Signal,
@@ -26,98 +31,63 @@ from middlewatch.model.signal import (
     signal_key,
 )
 
-ENOUGH = 3
-"""Fewer intervals than this are no habit yet."""
-TYPICAL_TIMES = 5.0
-LONGEST_TIMES = 2.0
-UNFAMILIAR_TIMES = 5.0
-"""Until the job has shown one of its long pauses, the floor is this many times higher."""
-PHASE_TIMES = 3.0
-GRACE_TIMES = 3.0
-STARTUP_TIMES = 1.5
-LONGEST_GRACE_S = 600.0
-GRACE_UNLEARNT_S = 300.0
+MOST_PAUSES = 8
+WORTH_TELLING = 0.5
+"""A silence of less than this share of its limit is not kept."""
+AGAIN_TIMES = 1.25
 
 
-def quantile(values: tuple[float, ...], share: float) -> float:
-    """The smallest value that at least ``share`` of the values do not exceed; 0 for none."""
-    if not values:
-        return 0.0
-    ordered = sorted(values)
-    return ordered[max(0, ceil(share * len(ordered)) - 1)]
-
-
-def settled(state: DetectionState) -> bool:
-    """Whether the job steps at a pace of its own: it has begun, and has not come to its end.
-
-    A total that was reached is an end too: of the training, or of a bar that was none.
-    """
-    progress = state.progress
-    if state.advanced_at is None or progress.phase is Phase.SHUTDOWN:
-        return False
-    total = progress.total_steps
-    return total is None or progress.last_step is None or progress.last_step < total
-
-
-def silence_limit_s(state: DetectionState, policy: Policy) -> float:
-    """How long this job may be silent before that is worth an alarm, seconds."""
-    if not settled(state):
-        return policy.first_step_limit_s
-    if len(state.intervals) < ENOUGH:
-        return max(policy.silence_floor_s, policy.first_step_limit_s)
-    unfamiliar = not state.phase_lengths and state.progress.checkpoint_step is None
-    limit = max(
-        policy.silence_floor_s * (UNFAMILIAR_TIMES if unfamiliar else 1.0),
-        TYPICAL_TIMES * quantile(state.intervals, 0.9),
-        LONGEST_TIMES * state.longest_interval_s,
-    )
-    if state.phase_at is not None:
-        usual = dict(state.phase_lengths).get(state.progress.phase.value)
-        limit = max(limit, PHASE_TIMES * usual if usual else policy.first_step_limit_s)
-    return limit
-
-
-def grace_s(state: DetectionState, policy: Policy) -> float:
-    """How long after a failure line the program may take to show that it goes on, seconds.
-
-    A program that starts its work again inside the job needs its start-up time for it.
-    """
-    if not settled(state) or len(state.intervals) < ENOUGH:
-        return max(policy.grace_floor_s, GRACE_UNLEARNT_S)
-    learnt = GRACE_TIMES * max(quantile(state.intervals, 0.9), max(state.step_times, default=0.0))
-    again = STARTUP_TIMES * (state.startup_s or 0.0)
-    if state.suspicion is not None and state.suspicion.restarting:
-        again = max(again, GRACE_UNLEARNT_S)
-    return max(policy.grace_floor_s, min(LONGEST_GRACE_S, max(learnt, again)))
+def silent_since(state: DetectionState) -> datetime | None:
+    """Since when the job has shown no life, by the watcher's clock; None before its start."""
+    if settled(state):
+        return state.alive_at
+    # Before the first step and behind the last any output shows that it goes on.
+    known = (state.output_at, state.alive_at, state.started_at)
+    return max((moment for moment in known if moment is not None), default=None)
 
 
 def silence(
     state: DetectionState, now: datetime, policy: Policy
 ) -> tuple[DetectionState, Signal | None]:
     """An alarm where the job has been silent for longer than its limit; one per silence."""
-    since = state.alive_at
-    if not settled(state):
-        # Before the first step any output shows that the start-up goes on.
-        since = max((t for t in (state.output_at, since, state.started_at) if t), default=None)
+    since = silent_since(state)
     if since is None or state.silence_reported or state.suspicion is not None:
         return state, None
-    limit = silence_limit_s(state, policy)
+    limit = silence_limit(state, policy)
     lasted = (now - since).total_seconds()
-    if lasted <= limit:
+    if lasted <= limit.seconds:
         return state, None
     signal = _derived(
         state,
         SignalKind.SILENCE,
         since.isoformat(),
-        since + timedelta(seconds=limit),
+        since + timedelta(seconds=limit.seconds),
         now,
         failure_class="silent_hang",
-        detail=f"no step for {lasted:.0f} s, the limit learnt for this job is {limit:.0f} s"
-        if settled(state)
-        else f"no output for {lasted:.0f} s outside the training steps, the limit is {limit:.0f} s",
+        detail=_words(state, lasted, limit),
         value=lasted,
     )
     return replace(state, silence_reported=True), signal
+
+
+def _words(state: DetectionState, lasted: float, limit: Limit) -> str:
+    known = "learnt for this job" if limit.seconds == limit.learnt_s else f"set by {limit.name}"
+    bound = f"the limit is {limit.seconds:.0f} s, {known}"
+    if starting(state):
+        if state.output_at is None:
+            return f"it runs and has printed nothing for {lasted:.0f} s, {bound}"
+        return f"no output for {lasted:.0f} s before the first step, {bound}"
+    match state.progress.phase:
+        case Phase.EVALUATION:
+            return f"no line for {lasted:.0f} s in an evaluation, {bound}"
+        case Phase.CHECKPOINT:
+            return f"no line for {lasted:.0f} s in a save, {bound}"
+        case Phase.SHUTDOWN:
+            return f"no output for {lasted:.0f} s after the end of the training, {bound}"
+        case _:
+            if not settled(state):
+                return f"no output for {lasted:.0f} s after the last step, {bound}"
+            return f"no step for {lasted:.0f} s, {bound}"
 
 
 def no_progress(
@@ -127,12 +97,7 @@ def no_progress(
     suspicion = state.suspicion
     if suspicion is None or suspicion.reported:
         return state, None
-    since = suspicion.since
-    if suspicion.advances and state.advanced_at is not None:
-        since = max(since, state.advanced_at)
-    if not settled(state) and state.output_at is not None:
-        # No pace to judge by: a program that still prints has not been proven stuck.
-        since = max(since, state.output_at)
+    since = _suspicious_since(state, suspicion)
     grace = grace_s(state, policy)
     lasted = (now - since).total_seconds()
     if lasted <= grace:
@@ -150,6 +115,79 @@ def no_progress(
         severity=Severity.FATAL,
     )
     return replace(state, suspicion=replace(suspicion, reported=True)), signal
+
+
+def _suspicious_since(state: DetectionState, suspicion: Suspicion) -> datetime:
+    since = suspicion.since
+    if suspicion.advances and state.advanced_at is not None:
+        since = max(since, state.advanced_at)
+    if not settled(state) and state.output_at is not None:
+        # No pace to judge by: a program that still prints has not been proven stuck.
+        since = max(since, state.output_at)
+    return since
+
+
+def due(state: DetectionState, policy: Policy) -> datetime | None:
+    """When the next silence would be worth a signal if nothing more is printed; None: never.
+
+    A moment later the fold has something to say: who replays a log, or watches thousands of jobs,
+    need not ask before.
+    """
+    moments = []
+    since = silent_since(state)
+    if since is not None and not state.silence_reported and state.suspicion is None:
+        moments.append(since + timedelta(seconds=silence_limit_s(state, policy)))
+    suspicion = state.suspicion
+    if suspicion is not None and not suspicion.reported:
+        moments.append(
+            _suspicious_since(state, suspicion) + timedelta(seconds=grace_s(state, policy))
+        )
+    return min(moments, default=None)
+
+
+def lasting(state: DetectionState, now: datetime, policy: Policy) -> DetectionState:
+    """The state with the silence that goes on now in its record, where it is worth that."""
+    since = silent_since(state)
+    if since is None:
+        return state
+    return with_pause(
+        state, since, (now - since).total_seconds(), silence_limit(state, policy), lasts=True
+    )
+
+
+def with_pause(
+    state: DetectionState, since: datetime, lasted: float, limit: Limit, *, lasts: bool
+) -> DetectionState:
+    """The state with a silence in its record, if it is among those nearest to their limits. One
+    that lasts is told anew when it has become a good deal longer."""
+    told = tuple(pause for pause in state.progress.pauses if not pause.lasts)
+    before = next((pause for pause in state.progress.pauses if pause.lasts), None)
+    same = lasts and before is not None and before.since == since
+    if same and before is not None and lasted < AGAIN_TIMES * before.length_s:
+        return state
+    if lasted >= WORTH_TELLING * limit.seconds:
+        pause = Pause(
+            since=since,
+            length_s=round(lasted, 3),
+            limit_s=round(limit.seconds, 3),
+            phase=state.progress.phase,
+            limit=limit.name,
+            times=limit.times,
+            learnt_s=round(limit.learnt_s, 3),
+            lasts=lasts,
+        )
+        told = _nearest((*told, pause))
+    if told == state.progress.pauses:
+        return state
+    return replace(state, progress=replace(state.progress, pauses=told))
+
+
+def _nearest(pauses: tuple[Pause, ...]) -> tuple[Pause, ...]:
+    """The pauses without the least telling one, where there are too many."""
+    if len(pauses) <= MOST_PAUSES:
+        return pauses
+    least = min(pauses, key=lambda pause: pause.length_s / max(1.0, pause.learnt_s, pause.times))
+    return tuple(pause for pause in pauses if pause is not least)
 
 
 def recovery(

@@ -7,7 +7,7 @@ prints of programs that go on.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -33,27 +33,16 @@ SIGNALS = {
 SUSPICIOUS = frozenset({SignalKind.FAILURE_LINE, SignalKind.WATCHDOG_LINE, SignalKind.LAUNCHER_END})
 
 
-def by_line(hits: Iterable[Hit]) -> Iterator[tuple[Hit, ...]]:
-    """The hits grouped by line; in each group the failures are cut down to the one that counts."""
-    group: list[Hit] = []
-    for hit in hits:
-        if group and (hit.stream, hit.offset) != (group[0].stream, group[0].offset):
-            yield _cut(group)
-            group = []
-        group.append(hit)
-    if group:
-        yield _cut(group)
-
-
-def _cut(group: list[Hit]) -> tuple[Hit, ...]:
+def cut(group: Sequence[Hit]) -> Sequence[Hit]:
+    """The hits of one line; the failures among them are cut down to the one that counts."""
+    if len(group) == 1:
+        return group
+    rest = tuple(hit for hit in group if hit.pattern.kind not in SIGNALS)
     if any(hit.pattern.kind is PatternKind.HARMLESS for hit in group):
         # Somebody wrote down that this very line means nothing.
-        return tuple(h for h in group if h.pattern.kind not in SIGNALS)
-    loud = [h for h in group if h.pattern.kind in SIGNALS]
-    rest = [h for h in group if h.pattern.kind not in SIGNALS]
-    if loud:
-        rest.append(max(loud, key=lambda h: h.pattern.priority))
-    return tuple(rest)
+        return rest
+    loud = [hit for hit in group if hit.pattern.kind in SIGNALS]
+    return (*rest, max(loud, key=lambda hit: hit.pattern.priority)) if loud else rest
 
 
 def with_traceback(state: DetectionState, hit: Hit) -> DetectionState:

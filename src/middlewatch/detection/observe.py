@@ -10,26 +10,19 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from middlewatch.detection.batch import Batch, Hit
+from middlewatch.detection.batch import Batch
 from middlewatch.detection.coverage import coverage
-from middlewatch.detection.hang import no_progress, recovery, silence, silence_limit_s
-from middlewatch.detection.hits import SIGNALS, by_line, with_failure, with_traceback
-from middlewatch.detection.progress import (
-    after_checkpoint_line,
-    after_progress_line,
-    alive,
-    in_phase,
-    recovered,
-)
+from middlewatch.detection.hang import lasting, no_progress, silence
+from middlewatch.detection.limits import silence_limit_s
+from middlewatch.detection.lines import Lines
+from middlewatch.detection.numbers import at_the_end
 from middlewatch.detection.scheduler_facts import end_signal, vanished_signal
-from middlewatch.detection.stamps import Moment, happened, learnt_zone, stamp_of
+from middlewatch.detection.stamps import Stamps, zone_between
 from middlewatch.detection.state import DetectionState
-from middlewatch.model.pattern import PatternKind
 from middlewatch.model.policy import Policy
 from middlewatch.model.scheduler import JobState
 from middlewatch.model.signal import (
     Domain,
-    Phase,
     Progress,
     Severity,
     Signal,
@@ -37,14 +30,6 @@ from middlewatch.model.signal import (
     Source,
     SourceKind,
     signal_key,
-)
-
-_CHECKPOINTS = frozenset(
-    {
-        PatternKind.CHECKPOINT_SAVING,
-        PatternKind.CHECKPOINT_SAVED,
-        PatternKind.CHECKPOINT_LOADED,
-    }
 )
 
 
@@ -63,17 +48,12 @@ def observe(
 ) -> Observation:
     """One round. ``state`` and ``batch`` must be of the same attempt."""
     limits = policy or Policy()
-    signals: list[Signal] = []
-    resumed: tuple[int, datetime] | None = None
     seen = min(batch.output_at or now, now)
     state = _looked(state, batch, seen)
     state = _with_zone(state, batch, seen)
-    for line in by_line(batch.hits):
-        for hit in line:
-            state, found = _after_hit(state, hit, seen, now)
-            signals.extend(found)
-            state, first = _resumed(state)
-            resumed = resumed or first
+    lines = Lines(state, seen, now, limits)
+    lines.read(batch.hits)
+    state, signals = lines.state, lines.signals
     for unreadable in batch.unreadable:
         said = f"{unreadable.word}:{unreadable.path}"
         if said not in state.unreadable_reported:
@@ -85,14 +65,19 @@ def observe(
             state, signal = judge(state, now, limits)
             if signal is not None:
                 signals.append(signal)
+        state = lasting(state, now, limits)
     state, blind = coverage(state, batch, now, limits)
     signals.extend(blind)
     for fact in (end_signal, vanished_signal):
         state, signal = fact(state, batch.attempt, now)
         if signal is not None:
             signals.append(signal)
+    if batch.drained and batch.attempt.end is not None:
+        state, signal = at_the_end(state, now)
+        if signal is not None:
+            signals.append(signal)
     state = _summed_up(state, batch, now, limits)
-    return Observation(state, tuple(signals), state.progress, resumed)
+    return Observation(state, tuple(signals), state.progress, lines.resumed)
 
 
 def _runs(batch: Batch) -> bool:
@@ -117,74 +102,13 @@ def _looked(state: DetectionState, batch: Batch, seen: datetime) -> DetectionSta
 def _with_zone(state: DetectionState, batch: Batch, seen: datetime) -> DetectionState:
     if batch.output_at is None or not batch.caught_up:
         return state
+    stamps = Stamps(seen)
     for hit in reversed(batch.hits[-50:]):
-        stamp = stamp_of(hit.line)
-        if stamp is not None:
-            zone = learnt_zone(stamp, seen)
+        read = stamps.read(hit.line)
+        if read is not None and not read[1]:
+            zone = zone_between(read[0], seen.timestamp())
             return state if zone is None else replace(state, zone_s=zone)
     return state
-
-
-def _after_hit(
-    state: DetectionState, hit: Hit, seen: datetime, now: datetime
-) -> tuple[DetectionState, list[Signal]]:
-    stamp = stamp_of(hit.line)
-    at = min(hit.written_at, seen) if hit.written_at else happened(stamp, state.zone_s, seen)
-    kind = hit.pattern.kind
-    if kind in SIGNALS:
-        state, signal = with_failure(state, hit, at, now)
-        return state, [] if signal is None else [signal]
-    if kind is PatternKind.PROGRESS:
-        before = state.advanced_at, state.progress.last_step
-        state = after_progress_line(state, hit, Moment(seen, at, stamp))
-        moved = (state.advanced_at, state.progress.last_step) != before
-        if recovered(state) or (state.silence_reported and moved and state.suspicion is None):
-            state, signal = recovery(state, seen, now)
-            return state, [] if signal is None else [signal]
-        return state, []
-    if kind in _CHECKPOINTS:
-        return after_checkpoint_line(state, hit, Moment(seen, at, stamp)), []
-    return _after_remark(state, hit, seen), []
-
-
-def _after_remark(state: DetectionState, hit: Hit, seen: datetime) -> DetectionState:
-    """Lines that are neither failures nor progress, but change how others are read."""
-    match hit.pattern.kind:
-        case PatternKind.TRACEBACK:
-            return with_traceback(state, hit)
-        case PatternKind.HARMLESS:
-            return with_traceback(state, hit) if hit.pattern.opens else state
-        case PatternKind.RESTARTING:
-            state = alive(state, seen)
-            if state.suspicion is None:
-                return state
-            return replace(state, suspicion=replace(state.suspicion, restarting=True))
-        case (
-            PatternKind.METRIC | PatternKind.PLACEMENT | PatternKind.STACK | PatternKind.ATTEMPT
-        ):
-            return state
-        case PatternKind.EVALUATION:
-            return in_phase(state, Phase.EVALUATION, seen)
-        case PatternKind.TOTAL:
-            total, step = hit.number("total"), hit.number("step")
-            progress = state.progress
-            if total is not None:
-                progress = replace(progress, total_steps=total)
-            if step is not None:
-                progress = replace(progress, loaded_step=step)
-            return replace(state, progress=progress)
-        case _:
-            phase = hit.pattern.phase
-            return alive(state, seen) if phase is None else in_phase(state, phase, seen)
-
-
-def _resumed(state: DetectionState) -> tuple[DetectionState, tuple[int, datetime] | None]:
-    last, at = state.progress.last_step, state.progress.last_step_at
-    if state.resume_above is None or state.resumed_step is not None or last is None or at is None:
-        return state, None
-    if last <= state.resume_above:
-        return state, None
-    return replace(state, resumed_step=last), (last, at)
 
 
 def _cannot_read(state: DetectionState, said: str, path: str, reason: str, now: datetime) -> Signal:

@@ -1,105 +1,223 @@
 """How far a program has come, as its lines tell, and the pace that is normal for it.
 
-Programs count steps in many ways: printed steps, tqdm bars that are repainted when their process
-dies, dictionaries without a step, several of these at once, and after a restart inside the job the
-count goes back. One of the counters is followed, the most explicit one; the others only show that
-the program lives.
+Programs count steps in many ways: printed steps, bars that are repainted when their process dies,
+counts that begin anew in each epoch, dictionaries without a step, several of these at once, and
+after a restart inside the job the count goes back. One of the counters is followed, the most
+explicit one; the others only show that the program lives.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from datetime import UTC, datetime
-from statistics import median
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from middlewatch.detection.batch import Hit
-from middlewatch.detection.stamps import Moment
-from middlewatch.detection.state import RECENT_INTERVALS, RECENT_STEP_TIMES, DetectionState
-from middlewatch.model.pattern import PatternKind, ProgressForm
-from middlewatch.model.signal import Phase, Progress
+from middlewatch.detection.advance import Advance
+from middlewatch.detection.attempts import another
+from middlewatch.detection.batch import Hit, figure, real, whole
+from middlewatch.detection.checkpoints import confirmed
+from middlewatch.detection.habits import usual_interval
+from middlewatch.detection.names import writer_of
+from middlewatch.detection.phases import BEFORE_STEPS, alive, in_phase, phase_over, silent_s
+from middlewatch.detection.stamps import Moment, Times
+from middlewatch.detection.state import RECENT_INTERVALS, Counter, DetectionState
+from middlewatch.detection.stride import Stride
+from middlewatch.model.pattern import ProgressForm
+from middlewatch.model.signal import Phase
 
 RECOVERED_AFTER = 2
 """Different steps after a failure line that prove that the program goes on: one is also printed
 by a rank that was ahead, and by a bar that is repainted while its process dies."""
+LOWER_TIMES = 2
+"""So many steps going up below the last one show that the count went back, and nobody lags."""
+BACK_AFTER_TIMES = 3.0
+BACK_AFTER_S = 10.0
+OTHER_TIMES = 20
+"""So many steps of another counter show that the followed one is printed no more."""
+_GIVEN = ("middlewatch.", "job.")
+"""Patterns that were written for this very job: our own line, and what its owner gave."""
 
-LONGEST_STEP_S = 86_400.0
-"""A line that tells of a longer step is not believed."""
-
-_OWN = "middlewatch."
+_Found = tuple[DetectionState, Sequence[Advance]]
 
 
-def after_progress_line(state: DetectionState, hit: Hit, at: Moment) -> DetectionState:
-    """The state after a progress line."""
-    if hit.pattern.form is ProgressForm.TICK:
-        return _ticked(state, at)
-    step, total = hit.number("step"), hit.number("total")
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A progress line with what was read of it already."""
+
+    hit: Hit
+    groups: dict[str, str]
+    at: Moment
+    times: Times
+
+
+def after_progress_line(state: DetectionState, hit: Hit, times: Times) -> _Found:
+    """The state after a progress line, and the steps and figures that it told of."""
+    at = times.moment(hit)
+    groups = dict(hit.groups)
+    form = hit.pattern.form
+    if form is ProgressForm.TICK:
+        return _ticked(state, hit, groups, at, times)
+    step, total = whole(groups.get("step", "")), whole(groups.get("total", ""))
+    epoch = whole(groups.get("epoch", ""))
     if step is None:
-        return alive(state, at.seen)
-    if hit.pattern.form is ProgressForm.BAR:
+        return alive(state, at), ()
+    if form is ProgressForm.BAR:
         known = state.progress.total_steps
-        if total is None or step == 0:
-            return alive(state, at.seen)
-        if known is not None and total < known and hit.group("epoch") is None:
+        if total is None or (step == 0 and not epoch):
+            return alive(_zero_seen(state, hit, step), at), ()
+        if known is not None and total < known and epoch is None:
             # A shorter bar inside the training bar: an evaluation loop.
-            return in_phase(state, Phase.EVALUATION, at.seen)
-    if state.counting not in {"", hit.pattern.id}:
-        if _explicitness(hit) <= state.counting_rank:
-            return alive(state, at.seen)
-        state = replace(state, intervals=(), step_times=(), stamp_s=None)
-    state = replace(state, counting=hit.pattern.id, counting_rank=_explicitness(hit))
-    if hit.pattern.form is ProgressForm.BAR and hit.group("epoch") is not None and total:
-        epoch = hit.number("epoch") or 0
+            return in_phase(state, Phase.EVALUATION, at), ()
+    followed = _followed(state, hit, step)
+    if followed is None:
+        return _other_counter(state, hit, step, at), figures(state, hit, groups, times)
+    state = followed
+    if epoch is not None and total:
+        zero_based = state.counter.zero_based or step == 0
+        counter = replace(state.counter, per_epoch=total, zero_based=zero_based)
+        state = replace(state, counter=counter)
         step, total = epoch * total + step, None
-    return _stepped(state, hit, step, total, at)
+    return _stepped(state, _Line(hit, groups, at, times), step, total)
+
+
+def figures(
+    state: DetectionState, hit: Hit, groups: dict[str, str], times: Times
+) -> tuple[Advance, ...]:
+    """What a line that is no step forward says about the last one."""
+    last = state.progress.last_step
+    data_ms = real(groups.get("data_ms", ""))
+    found = Advance(
+        step=0 if last is None else last,
+        taken=0,
+        throughput=real(groups.get("throughput", "")),
+        data_s=real(groups.get("data_s", "")) if data_ms is None else data_ms / 1000,
+        loss=figure(groups.get("loss", "")),
+        grad_norm=figure(groups.get("grad_norm", "")),
+        at_s=times.look(hit),
+        own_clock=times.own_of,
+        hit=hit,
+    )
+    return (found,)
 
 
 def _explicitness(hit: Hit) -> int:
-    """Our own line is meant for us; a printed step beats a bar, of which there may be several."""
-    if hit.pattern.id.startswith(_OWN):
+    """What was written for this job is meant; a printed step beats a bar, of which there may be
+    several, and that a step that is only derived."""
+    if hit.pattern.id.startswith(_GIVEN):
         return 2
-    return 0 if hit.pattern.form is ProgressForm.BAR else 1
+    return {ProgressForm.STEP: 1, ProgressForm.BAR: 0, ProgressForm.TICK: -1}[hit.pattern.form]
 
 
-def _stepped(
-    state: DetectionState, hit: Hit, step: int, total: int | None, at: Moment
-) -> DetectionState:
-    before = state.progress
-    last = before.last_step
+def _followed(state: DetectionState, hit: Hit, step: int) -> DetectionState | None:
+    """The state in which this line's counter is the one that is followed; None where it is not."""
+    counter = state.counter
+    if counter.pattern == hit.pattern.id:
+        return state
+    rank = _explicitness(hit)
+    other = counter.other_times if counter.other == hit.pattern.id else 0
+    more = step > counter.other_step
+    if counter.pattern and rank <= counter.rank and not (more and other + 1 >= OTHER_TIMES):
+        return None
+    known = Counter(hit.pattern.id, rank, epochs=counter.epochs)
+    if not counter.pattern:
+        return replace(state, counter=known)
+    return replace(
+        state,
+        progress=replace(state.progress, last_step=None),
+        counter=known,
+        intervals=(),
+        step_times=(),
+        pauses=(),
+        step_s=None,
+        step_of="",
+    )
+
+
+def _other_counter(state: DetectionState, hit: Hit, step: int, at: Moment) -> DetectionState:
+    """A counter that is not followed goes up: the program lives."""
+    counter = state.counter
+    if counter.other != hit.pattern.id:
+        counter = replace(counter, other=hit.pattern.id, other_step=step, other_times=0)
+    elif step != counter.other_step:
+        more = counter.other_times + 1 if step > counter.other_step else 0
+        counter = replace(counter, other_step=step, other_times=more)
+    else:
+        return state
+    return alive(replace(state, counter=counter), at)
+
+
+def _zero_seen(state: DetectionState, hit: Hit, step: int) -> DetectionState:
+    if step != 0 or state.counter.pattern != hit.pattern.id or state.counter.zero_based:
+        return state
+    return replace(state, counter=replace(state.counter, zero_based=True))
+
+
+# -- a step ------------------------------------------------------------------------------------
+
+
+def _stepped(state: DetectionState, line: _Line, step: int, total: int | None) -> _Found:
+    hit, at = line.hit, line.at
     if state.suspicion is not None:
         state = _suspected_step(state, step)
         # A repainted bar is not believed until a second step shows that the program goes on.
         if hit.pattern.form is ProgressForm.BAR and not recovered(state):
-            return state
+            return state, ()
+    last = state.progress.last_step
     if step == last:
-        return state
-    back = last is not None and step < last
-    state = _timed(state, hit, step, at, restarted=back)
-    saved, saved_at = before.checkpoint_step, before.checkpoint_at
-    if state.saving_unconfirmed and state.saving_step is not None and not back:
-        saved, saved_at = state.saving_step, at.happened
-    progress = replace(
-        before,
-        phase=Phase.TRAINING,
-        first_step=step if before.first_step is None else before.first_step,
-        first_step_at=at.happened if before.first_step_at is None else before.first_step_at,
-        last_step=step,
-        last_step_at=at.happened,
-        total_steps=total if total is not None else before.total_steps,
-        checkpoint_step=saved,
-        checkpoint_at=saved_at,
-        step_time_s=median(state.step_times) if state.step_times else before.step_time_s,
-    )
-    unconfirmed = state.saving_unconfirmed and back
-    saving = state.saving_step if not state.saving_unconfirmed or back else None
-    return replace(
-        _phase_over(state, at.seen),
-        progress=progress,
-        saving_step=saving,
-        saving_unconfirmed=unconfirmed,
-        advanced_at=at.seen,
-        alive_at=at.seen,
-        silence_reported=state.silence_reported,
-    )
+        return state, ()
+    if last is not None and step < last:
+        lower = _lower(state, hit, step, at)
+        if not _went_back(state, lower, at):
+            return lower, ()
+        if state.ended:
+            state = another(state, hit, at, "step")
+            state = replace(state, counter=replace(lower.counter, lower=None, lower_times=0))
+            last = None
+    interrupted = state.interrupted or last is None or step < last
+    if last is None or step < last:
+        state = replace(state, startup_s=_startup_s(state, at))
+    state = confirmed(phase_over(state, silent_s(state, at)), at)
+    counter = replace(state.counter, lower=None, lower_times=0, other_times=0)
+    state = replace(state, counter=counter, ended=False, after_end=None, interrupted=False)
+    if total is not None and total != state.progress.total_steps:
+        state = replace(state, progress=replace(state.progress, total_steps=total))
+    stride = Stride(state, line.times)
+    stride.count(hit, line.groups, step, interrupted=interrupted)
+    return stride.done(), stride.advances
+
+
+def _lower(state: DetectionState, hit: Hit, step: int, at: Moment) -> DetectionState:
+    """A step below the last one was seen: of a process that lags, or of a count that went back."""
+    counter = state.counter
+    writer = writer_of(hit)
+    if counter.writer != writer and not state.ended:
+        # Somebody else's lines come later; that they come shows life.
+        return alive(state, at)
+    if counter.lower is None or step <= counter.lower:
+        known = replace(counter, lower=step, lower_times=1)
+    else:
+        known = replace(counter, lower=step, lower_times=counter.lower_times + 1)
+    return replace(state, counter=known, alive_at=at.seen)
+
+
+def _went_back(state: DetectionState, lower: DetectionState, at: Moment) -> bool:
+    counter = lower.counter
+    if counter.lower is None:
+        return False
+    if counter.lower_times >= LOWER_TIMES or state.ended:
+        return True
+    if state.progress.phase in BEFORE_STEPS or state.suspicion is not None:
+        return True
+    usual = usual_interval(state.intervals) or 0.0
+    return silent_s(state, at) > max(BACK_AFTER_S, BACK_AFTER_TIMES * usual)
+
+
+def _startup_s(state: DetectionState, at: Moment) -> float | None:
+    """How long it took until this step, from the last one or from the attempt's start, seconds."""
+    since = state.advanced_at or state.started_at
+    if since is None:
+        return state.startup_s
+    took = (at.happened - since).total_seconds()
+    return took if took > 0 else state.startup_s
 
 
 def _suspected_step(state: DetectionState, step: int) -> DetectionState:
@@ -117,140 +235,54 @@ def recovered(state: DetectionState) -> bool:
     return state.suspicion is not None and state.suspicion.advances >= RECOVERED_AFTER
 
 
-def _ticked(state: DetectionState, at: Moment) -> DetectionState:
+# -- lines without a step ----------------------------------------------------------------------
+
+
+def _ticked(
+    state: DetectionState, hit: Hit, groups: dict[str, str], at: Moment, times: Times
+) -> _Found:
     """A line that is printed per logging interval but names no step."""
-    if state.counting:
-        return alive(state, at.seen)
+    counter = state.counter
+    if counter.pattern not in {"", hit.pattern.id}:
+        return confirmed(alive(state, at), at), figures(state, hit, groups, times)
+    counter = replace(counter, ticks=counter.ticks + 1)
+    state = replace(state, counter=counter)
+    step = _derived(state, groups)
+    if step is not None and step > (state.progress.last_step or 0):
+        rank = _explicitness(hit)
+        state = replace(state, counter=replace(counter, pattern=hit.pattern.id, rank=rank))
+        return _stepped(state, _Line(hit, groups, at, times), step, None)
     if state.suspicion is not None:
         suspicion = replace(state.suspicion, advances=state.suspicion.advances + 1)
         state = replace(state, suspicion=suspicion)
-    state = _interval(state, at, None)
-    progress = replace(state.progress, phase=Phase.TRAINING)
-    return replace(
-        _phase_over(state, at.seen), progress=progress, advanced_at=at.seen, alive_at=at.seen
-    )
-
-
-def _timed(
-    state: DetectionState, hit: Hit, step: int, at: Moment, *, restarted: bool
-) -> DetectionState:
-    """The pace after a step forward. A gap that held a restart is a start-up, not an interval."""
-    if restarted or state.advanced_at is None:
-        began = state.advanced_at or state.started_at
-        if began is not None and at.seen > began:
-            state = replace(state, startup_s=(at.seen - began).total_seconds())
-        return replace(state, stamp_s=_seconds(at.stamp))
-    own = _own_step_time(hit)
-    taken = step - (state.progress.last_step or 0)
-    estimate = own * taken if own is not None and 0 < taken <= 100_000 else None
-    state = _interval(state, at, estimate)
-    if own is None and state.intervals and taken > 0:
-        gap = _gap(state, at)
-        own = state.intervals[-1] / taken if gap is None else gap / taken
-    if own is not None and own > 0:
-        state = replace(state, step_times=(*state.step_times, own)[-RECENT_STEP_TIMES:])
-    return state
-
-
-def _own_step_time(hit: Hit) -> float | None:
-    """Seconds per step as the line itself gives them, in any of the known units."""
-    told = _told_step_time(hit)
-    return told if told is not None and told <= LONGEST_STEP_S else None
-
-
-def _told_step_time(hit: Hit) -> float | None:
-    milliseconds = hit.real("step_ms")
-    if milliseconds is not None:
-        return milliseconds / 1000
-    seconds = hit.real("step_s")
-    if seconds is not None:
-        return seconds
-    rate = hit.real("step_rate")
-    return 1 / rate if rate else None
-
-
-def _gap(state: DetectionState, at: Moment) -> float | None:
-    now_s = _seconds(at.stamp)
-    if now_s is not None and state.stamp_s is not None and now_s > state.stamp_s:
-        return now_s - state.stamp_s
-    if state.advanced_at is not None and at.seen > state.advanced_at:
-        return (at.seen - state.advanced_at).total_seconds()
-    return None
-
-
-def _interval(state: DetectionState, at: Moment, estimate: float | None) -> DetectionState:
-    gap = _gap(state, at)
-    # Lines that were read in one piece share one moment: their own account is all there is.
-    length = gap if gap is not None else estimate
-    state = replace(state, stamp_s=_seconds(at.stamp))
-    if length is None or length <= 0:
-        return state
-    return replace(
+    gap = silent_s(state, at)
+    intervals = state.intervals
+    if not state.interrupted and state.advanced_at is not None and gap > 0:
+        intervals = (*intervals, gap)[-RECENT_INTERVALS:]
+    state = confirmed(phase_over(alive(state, at), gap), at)
+    state = replace(
         state,
-        intervals=(*state.intervals, length)[-RECENT_INTERVALS:],
-        longest_interval_s=max(state.longest_interval_s, length),
+        progress=replace(state.progress, phase=Phase.TRAINING),
+        intervals=intervals,
+        interrupted=False,
+        advanced_at=at.seen,
     )
+    return state, figures(state, hit, groups, times)
 
 
-def _seconds(stamp: datetime | None) -> float | None:
-    if stamp is None:
+def _derived(state: DetectionState, groups: dict[str, str]) -> int | None:
+    """The step of a line that tells only how many epochs lie behind it.
+
+    An epoch is printed with few digits, but the lines come at equal distances: the distance that
+    fits all lines so far gives the step itself.
+    """
+    total, epochs = state.progress.total_steps, state.counter.epochs
+    epoch = real(groups.get("epoch", ""))
+    if not total or not epochs or epoch is None or epoch < 0:
         return None
-    return (stamp if stamp.tzinfo else stamp.replace(tzinfo=UTC)).timestamp()
-
-
-def alive(state: DetectionState, seen: datetime) -> DetectionState:
-    """Only a living program prints this, but it is no step."""
-    return replace(state, alive_at=seen)
-
-
-def in_phase(state: DetectionState, phase: Phase, seen: datetime) -> DetectionState:
-    """The program says what it does now: the usual silence of that phase is not a hang."""
-    since = state.phase_at if state.progress.phase is phase and state.phase_at else seen
-    progress = replace(state.progress, phase=phase)
-    return replace(state, progress=progress, phase_at=since, alive_at=seen)
-
-
-def _phase_over(state: DetectionState, seen: datetime) -> DetectionState:
-    if state.phase_at is None:
-        return state
-    if state.progress.phase not in {Phase.EVALUATION, Phase.CHECKPOINT}:
-        return replace(state, phase_at=None)
-    name = state.progress.phase.value
-    lengths = dict(state.phase_lengths)
-    lengths[name] = max(lengths.get(name, 0.0), (seen - state.phase_at).total_seconds())
-    return replace(state, phase_at=None, phase_lengths=tuple(lengths.items()))
-
-
-def after_checkpoint_line(state: DetectionState, hit: Hit, at: Moment) -> DetectionState:
-    """A save is announced, complete, or a checkpoint was loaded. Announced is not complete."""
-    step = hit.number("step")
-    progress = state.progress
-    match hit.pattern.kind:
-        case PatternKind.CHECKPOINT_SAVING:
-            if step is None:
-                step = progress.last_step
-            state = in_phase(state, Phase.CHECKPOINT, at.seen)
-            unconfirmed = hit.pattern.confirmed_by_progress
-            return replace(state, saving_step=step, saving_unconfirmed=unconfirmed)
-        case PatternKind.CHECKPOINT_SAVED:
-            if step is None:
-                step = state.saving_step if state.saving_step is not None else progress.last_step
-            state = alive(_phase_over(state, at.seen), at.seen)
-            if step is None:
-                return state
-            progress = replace(
-                progress,
-                phase=_after_phase(progress),
-                checkpoint_step=step,
-                checkpoint_at=at.happened,
-            )
-            return replace(state, progress=progress, saving_step=None, saving_unconfirmed=False)
-        case _:
-            state = alive(state, at.seen)
-            if step is None:
-                return state
-            return replace(state, progress=replace(progress, loaded_step=step))
-
-
-def _after_phase(progress: Progress) -> Phase:
-    return Phase.STARTING if progress.last_step is None else Phase.TRAINING
+    told = total * epoch / epochs
+    first, ticks = state.progress.loaded_step or 0, state.counter.ticks
+    distance = round((told - first) / ticks)
+    step = first + distance * ticks
+    fits = distance > 0 and abs(step - told) <= max(distance / 2, total / epochs * 0.005)
+    return min(total, step if fits else round(told))

@@ -2,7 +2,7 @@
 
 One value per attempt, replaced once per round and stored together with the file cursors and the
 signals that came of it: whoever reads it back goes on exactly where it was written. Everything is
-bounded, however long the job runs.
+bounded, however long the job runs and whatever it prints.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from middlewatch.model.signal import Progress
 
 RECENT_INTERVALS = 64
 RECENT_STEP_TIMES = 31
+RECENT_PAUSES = 8
+RECENT_BOUNDARIES = 4
 OPEN_TRACEBACKS = 32
 
 
@@ -48,35 +50,85 @@ class OpenTraceback:
 
 
 @dataclass(frozen=True, slots=True)
+class Boundary:
+    """Another attempt begins here in the same file: at the byte ``offset`` of ``stream``."""
+
+    stream: str
+    offset: int
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """The counter that is followed, of all that a program prints.
+
+    ``pattern`` is the id of the pattern whose steps count and ``rank`` how explicit it is;
+    ``writer`` the prefix of the process that printed the last step. ``per_epoch`` is the number of
+    steps of an epoch where steps are counted anew in each, ``zero_based`` says that a step 0 was
+    printed, ``taken`` how many steps lie between two lines. ``lower`` is a step below the last
+    one that was seen ``lower_times`` times going up: one process that lags, or the count went back.
+    ``other`` is the counter that went up ``other_times`` times since the followed one moved.
+    ``epochs`` is how many the training has, ``ticks`` the lines without a step that were counted.
+    """
+
+    pattern: str = ""
+    rank: int = 0
+    writer: str = ""
+    per_epoch: int | None = None
+    zero_based: bool = False
+    epochs: int | None = None
+    taken: int = 0
+    ticks: int = 0
+    lower: int | None = None
+    lower_times: int = 0
+    other: str = ""
+    other_step: int = 0
+    other_times: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class DetectionState:
     """Times are by the watcher's clock (``Progress`` holds the log's own where it has any).
 
     ``advanced_at``: the last step forward; ``alive_at``: the last line that only a living program
     prints (a step, the start of an evaluation or a save); ``zone_s``: what must be added to the
-    log's own time stamps to make them UTC; ``stamp_s``: the last progress line's stamp, seconds.
-    ``resume_above``: the last step of the attempt before this one.
+    log's own time stamps to make them UTC; ``stamp_s``: the own time of the last line that showed
+    life, seconds, by the clock ``stamp_of`` (the printed stamp, or the log store's), ``step_s`` and
+    ``step_of`` that of the last step. ``intervals``:
+    the seconds between two step lines; ``pauses``: (step, seconds) of the longer ones that nothing
+    announced. ``resume_above``: the last step of the attempt before this one; ``reached``: the
+    last step before the count began anew inside this one.
     """
 
     attempt_id: AttemptId
     progress: Progress
     resume_above: int | None = None
     resumed_step: int | None = None
-    counting: str = ""
-    """Id of the pattern whose steps are counted."""
-    counting_rank: int = 0
+    reached: int | None = None
+    counter: Counter = Counter()
     advanced_at: datetime | None = None
     alive_at: datetime | None = None
     output_at: datetime | None = None
     started_at: datetime | None = None
+    unread_since: datetime | None = None
+    """Since when none of the attempt's files could be read."""
     zone_s: int | None = None
     stamp_s: float | None = None
+    stamp_of: str = ""
+    step_s: float | None = None
+    step_of: str = ""
     intervals: tuple[float, ...] = ()
-    longest_interval_s: float = 0.0
     step_times: tuple[float, ...] = ()
+    pauses: tuple[tuple[int, float], ...] = ()
     startup_s: float | None = None
     phase_at: datetime | None = None
-    phase_lengths: tuple[tuple[str, float], ...] = ()
-    """The longest seen of each announced phase, seconds: evaluations, saves."""
+    interrupted: bool = False
+    """Something other than steps was done since the last one: what lies between is no interval."""
+    phase_gap_s: float = 0.0
+    """The longest silence in the phase that goes on, seconds."""
+    phase_habits: tuple[tuple[str, float, int], ...] = ()
+    """Of each announced phase the longest silence that was seen in it, seconds, and how often it
+    was seen to end."""
     saving_step: int | None = None
     saving_unconfirmed: bool = False
     suspicion: Suspicion | None = None
@@ -86,8 +138,12 @@ class DetectionState:
     end_reported: str = ""
     vanished_reported: bool = False
     unreadable_reported: tuple[str, ...] = ()
-    unread_since: datetime | None = None
-    """Since when nothing of its output could be read; None while something can."""
+    ended: bool = False
+    """A launcher or the scheduler said in the log that this run of the program is over."""
+    after_end: Boundary | None = None
+    """The first line behind that: where another attempt would have begun."""
+    boundaries: tuple[Boundary, ...] = ()
+    """The beginnings of later attempts in the same files; the last one is the present attempt's."""
     speed: Speed = Speed()
     parts: Parts = Parts()
     numbers: Numbers = Numbers()
@@ -96,3 +152,9 @@ class DetectionState:
 def fresh(attempt_id: AttemptId, resume_above: int | None = None) -> DetectionState:
     """The state before anything was seen of an attempt: nothing is carried over from another."""
     return DetectionState(attempt_id, Progress(attempt_id), resume_above=resume_above)
+
+
+def furthest(state: DetectionState) -> int | None:
+    """The last step that the attempt came to, where its count began anew the one before that."""
+    last = state.progress.last_step
+    return state.reached if last is None else last

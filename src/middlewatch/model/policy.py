@@ -16,6 +16,12 @@ class Policy:
     checkpoint, after which restarting stops. ``max_restarts`` bounds all of them for one job.
     ``seen_after_end_s``: an attempt that had ended longer ago than this when it was first seen is
     history, which somebody may have dealt with: it is not restarted.
+    ``silence_floor_s``: no silence between steps that is shorter than this is an alarm; beyond it the
+    limit is learnt from the job. ``launch_limit_s``: a job runs and has never printed anything.
+    ``first_step_limit_s``: silence before the first step; ``compile_limit_s`` while it says that it
+    compiles; ``evaluation_limit_s`` and ``checkpoint_limit_s``: silence in an evaluation or a save
+    that the job announced, until it has shown how long its own take; ``shutdown_limit_s``: silence
+    behind the last step, when the process should end.
     ``unseen_limit_s``: a running job whose output cannot be read for longer than this is an issue.
     ``min_spare_nodes``: usable nodes that a partition must keep beyond what the job needs.
     """
@@ -36,7 +42,12 @@ class Policy:
     advice_age_limit_s: float = 3600.0
     drain_wait_s: float = 2.0
     grace_floor_s: float = 30.0
-    silence_floor_s: float = 60.0
+    silence_floor_s: float = 55.0
+    launch_limit_s: float = 900.0
     first_step_limit_s: float = 1800.0
+    compile_limit_s: float = 3600.0
+    evaluation_limit_s: float = 3600.0
+    checkpoint_limit_s: float = 1800.0
+    shutdown_limit_s: float = 1200.0
     unseen_limit_s: float = 120.0
     signal_cap: int = 100

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from middlewatch.detection.hang import grace_s, quantile, silence_limit_s
+from middlewatch.detection.habits import quantile
+from middlewatch.detection.limits import grace_s, silence_limit_s
 from middlewatch.model.policy import Policy
 from middlewatch.model.scheduler import JobState
 from middlewatch.model.signal import SignalKind, SourceKind
@@ -43,12 +44,12 @@ def test_quantile_is_a_value_that_was_seen() -> None:
 
 def test_silence_beyond_the_limit_is_an_alarm() -> None:
     story, last = familiar()
-    assert story.look(last + 59) == []
-    (signal,) = story.look(last + 61)
+    assert story.look(last + 54) == []
+    (signal,) = story.look(last + 56)
     assert signal.kind is SignalKind.SILENCE
     assert signal.source.kind is SourceKind.CLOCK
     assert signal.step == 40
-    assert signal.value == 61
+    assert signal.value == 56
 
 
 def test_silence_is_told_once() -> None:
@@ -59,31 +60,57 @@ def test_silence_is_told_once() -> None:
 
 def test_slow_job_has_a_long_limit() -> None:
     story, last = familiar(every=100.0)
-    assert story.look(last + 400) == []
-    assert [s.kind for s in story.look(last + 600)] == [SignalKind.SILENCE]
+    assert story.look(last + 240) == []
+    assert [s.kind for s in story.look(last + 260)] == [SignalKind.SILENCE]
 
 
-def test_limit_includes_the_longest_pause_that_the_job_has_shown() -> None:
+def test_limit_includes_the_longest_unannounced_pause_that_the_job_has_shown() -> None:
+    story = Story()
+    story.steps(1, 20, 0)
+    last = story.steps(21, 30, 220)
+    assert story.look(last + 390) == []
+    assert len(story.look(last + 410)) == 1
+
+
+def test_announced_pause_is_no_reason_to_wait_as_long_in_training() -> None:
     story = Story()
     last = story.steps(1, 20, 0)
     story.look(last + 1, hit(SAVING, step=20))
-    story.look(last + 200, hit(SAVED, step=20), hit(STEP, step=21))
-    assert silence_limit_s(story.state, story.policy) >= 400
+    story.look(last + 200, hit(SAVED, step=20))
+    again = story.steps(21, 30, last + 201)
+    assert len(story.look(again + 60)) == 1
 
 
-def test_job_that_has_never_paused_is_given_more_time() -> None:
+def test_pauses_at_equal_distances_are_no_reason_to_wait_in_between() -> None:
     story = Story()
-    last = story.steps(1, 30, 0)
+    when = 0.0
+    for hundred in range(5):
+        when = story.steps(100 * hundred + 1, 100 * hundred + 100, when) + 120
+    when = story.steps(501, 533, when)
+    assert len(story.look(when + 60)) == 1
+    when = story.steps(534, 600, when + 61)
+    assert story.look(when + 150) == []
+
+
+def test_job_that_has_never_paused_is_given_more_time_at_a_round_step() -> None:
+    story = Story()
+    last = story.steps(71, 100, 0)
     assert story.look(last + 200) == []
     assert len(story.look(last + 301)) == 1
+
+
+def test_job_that_has_never_paused_is_given_no_more_time_at_any_other_step() -> None:
+    story = Story()
+    last = story.steps(71, 103, 0)
+    assert len(story.look(last + 60)) == 1
 
 
 def test_unfamiliar_evaluation_may_take_long() -> None:
     story = Story()
     last = story.steps(1, 30, 0)
     story.look(last + 1, hit(EVALUATION))
-    assert story.look(last + 1200) == []
-    assert len(story.look(last + 1900)) == 1
+    assert story.look(last + 3500) == []
+    assert len(story.look(last + 3700)) == 1
 
 
 def test_familiar_evaluation_may_take_a_few_times_its_usual_length() -> None:
@@ -93,14 +120,23 @@ def test_familiar_evaluation_may_take_a_few_times_its_usual_length() -> None:
     story.look(130, hit(STEP, step=31))
     last = story.steps(32, 100, 131)
     story.look(last + 1, hit(EVALUATION))
-    assert story.look(last + 250) == []
-    assert len(story.look(last + 400)) == 1
+    assert story.look(last + 700) == []
+    assert len(story.look(last + 900)) == 1
+
+
+def test_job_that_runs_and_never_prints_is_an_alarm() -> None:
+    story = Story()
+    assert story.look(899) == []
+    (signal,) = story.look(901)
+    assert signal.kind is SignalKind.SILENCE
+    assert "printed nothing" in signal.detail
 
 
 def test_before_the_first_step_another_limit_holds() -> None:
     story = Story()
+    story.look(0, hit(CASCADE))
     assert story.look(1700) == []
-    assert len(story.look(1801)) == 1
+    assert SignalKind.SILENCE in {signal.kind for signal in story.look(1801)}
 
 
 def test_output_before_the_first_step_is_life() -> None:

@@ -187,7 +187,7 @@ def test_evaluation_is_a_phase_until_the_next_step() -> None:
     assert story.state.progress.phase is Phase.EVALUATION
     story.look(30, hit(STEP, step=2))
     assert story.state.progress.phase is Phase.TRAINING
-    assert dict(story.state.phase_lengths) == {"evaluation": 28.0}
+    assert story.state.phase_habits == (("evaluation", 28.0, 1),)
 
 
 def test_phase_line_sets_the_phase() -> None:

@@ -1,0 +1,91 @@
+"""Which checkpoint is complete: announced is not saved.
+
+Some programs print the end of a save, some only its beginning, some only its end; and the step
+stands in the line, in the name of the file, or nowhere. A save without an end line is believed
+when the program goes on behind it without a failure in between.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from middlewatch.detection.batch import Hit
+from middlewatch.detection.phases import alive, in_phase, phase_over, silent_s
+from middlewatch.detection.stamps import Moment
+from middlewatch.detection.state import DetectionState
+from middlewatch.model.pattern import PatternKind
+from middlewatch.model.signal import Phase, Progress
+
+
+def after_checkpoint_line(state: DetectionState, hit: Hit, at: Moment) -> DetectionState:
+    """A save is announced, complete, or a checkpoint was loaded."""
+    step = _step_of(state, hit)
+    progress = state.progress
+    match hit.pattern.kind:
+        case PatternKind.CHECKPOINT_SAVING:
+            state = in_phase(state, Phase.CHECKPOINT, at)
+            return replace(
+                state,
+                saving_step=_step_reached(state) if step is None else step,
+                saving_unconfirmed=hit.pattern.confirmed_by_progress,
+            )
+        case PatternKind.CHECKPOINT_SAVED:
+            if step is None:
+                step = state.saving_step if state.saving_step is not None else _step_reached(state)
+            gap = silent_s(state, at)
+            state = phase_over(alive(state, at), gap)
+            state = replace(state, saving_step=None, saving_unconfirmed=False, interrupted=True)
+            if step is None:
+                return state
+            progress = replace(
+                state.progress,
+                phase=_after_phase(state.progress),
+                checkpoint_step=step,
+                checkpoint_at=at.happened,
+            )
+            return replace(state, progress=progress)
+        case _:
+            state = alive(state, at)
+            if step is None:
+                return state
+            return replace(state, progress=replace(progress, loaded_step=step))
+
+
+def confirmed(state: DetectionState, at: Moment) -> DetectionState:
+    """The program went on behind a save that prints no end: it is believed."""
+    if not state.saving_unconfirmed:
+        return state
+    progress = state.progress
+    if state.saving_step is not None:
+        progress = replace(progress, checkpoint_step=state.saving_step, checkpoint_at=at.happened)
+    return replace(state, progress=progress, saving_step=None, saving_unconfirmed=False)
+
+
+def doubted(state: DetectionState) -> DetectionState:
+    """A failure line behind a save that prints no end: it is not believed any more."""
+    if not state.saving_unconfirmed:
+        return state
+    return replace(state, saving_step=None, saving_unconfirmed=False)
+
+
+def _step_of(state: DetectionState, hit: Hit) -> int | None:
+    """The step that the line names: itself, or as epochs."""
+    step, epoch = hit.number("step"), hit.number("epoch")
+    per_epoch = state.counter.per_epoch
+    if epoch is None or per_epoch is None or (step is not None and step > per_epoch):
+        return step
+    return epoch * per_epoch + (step or 0)
+
+
+def _step_reached(state: DetectionState) -> int | None:
+    """The last step, or the end of its epoch where no other line is printed before that."""
+    last, per_epoch = state.progress.last_step, state.counter.per_epoch
+    if last is None or not per_epoch:
+        return last
+    end = per_epoch - 1 if state.counter.zero_based else per_epoch
+    within = last % per_epoch
+    return last - within + end if 0 < end - within < state.counter.taken and within else last
+
+
+def _after_phase(progress: Progress) -> Phase:
+    return Phase.STARTING if progress.last_step is None else Phase.TRAINING
