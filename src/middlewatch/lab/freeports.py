@@ -20,6 +20,7 @@ from middlewatch.lab.processes import Process, alive, process
 
 _CLAIMS = Path("/run/lock/middlewatch-lab")
 _FIRST, _LAST, _STEP = 17000, 31000, 250
+_FIRST_ONE, _LAST_ONE = 31_250, 32_700
 
 
 class NoFreePorts(LabError):
@@ -51,6 +52,17 @@ def release(folder: Path) -> None:
         for mark in _CLAIMS.iterdir():
             if mark.name.isdigit() and mark.read_text().splitlines()[:1] == [str(folder)]:
                 mark.unlink()
+
+
+def one_free() -> int:
+    """A port of the loopback address that nobody has now, and that no outgoing connection will be
+    given while a server that means to come back to it is stopped. Nothing is claimed."""
+    span = _LAST_ONE - _FIRST_ONE
+    for step in range(span):
+        port = _FIRST_ONE + (os.getpid() * 37 + step) % span
+        if _free(port):
+            return port
+    raise NoFreePorts(f"no free port between {_FIRST_ONE} and {_LAST_ONE}")
 
 
 def _claimed(mark: Path) -> bool:

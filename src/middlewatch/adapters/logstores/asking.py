@@ -54,12 +54,14 @@ class Body:
 
 
 class Server:
-    """One server. Not to be shared between threads. ``what`` is its name in sentences."""
+    """One server. Not to be shared between threads. ``what`` is its name in sentences; ``verb``
+    is GET (what is asked stands in the URL) or POST (it stands in the body)."""
 
-    def __init__(self, access: Access, clock: Clock, what: str) -> None:
+    def __init__(self, access: Access, clock: Clock, what: str, verb: str = "POST") -> None:
         self._access = access
         self._clock = clock
         self._what = what
+        self._verb = verb
         self._client: httpx2.Client | None = None
         self._away_until = float("-inf")
         self._pause_s = 0.0
@@ -123,8 +125,14 @@ class Server:
         client = self._http()
         until = self._clock.monotonic() + self._access.timeout_s
         self.questions += 1
+        in_url = self._verb == "GET"
         request = client.build_request(
-            "POST", path, data=dict(form), headers=self._headers(), timeout=self._access.timeout_s
+            self._verb,
+            path,
+            params=form if in_url else None,
+            data=None if in_url else form,
+            headers=self._headers(),
+            timeout=self._access.timeout_s,
         )
         response = client.send(request, stream=True)
         try:

@@ -37,7 +37,7 @@ class Loki:
     def __init__(self, access: Access, clock: Clock, labels: Labels | None = None) -> None:
         self._labels = labels or Labels()
         self._clock = clock
-        self.server = Server(access, clock, "Loki")
+        self.server = Server(access, clock, "Loki", verb="GET")
 
     def page(self, place: Place, since: int, limit: int, writer: Writer | None = None) -> Page:
         end = self._end(place, since)
