@@ -1,0 +1,111 @@
+"""Where a failure began: rank, local rank and node, from whatever says so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from middlewatch.attribution.culprit import Culprit, culprit_of
+from middlewatch.attribution.issues import issues_from
+from middlewatch.attribution.places import Places
+from middlewatch.model.signal import Signal, SignalKind
+from tests.unit.attribution.made import attempt, end_signal, signal
+
+TWO = Places(nodes=("n1", "n2"), ordered=True, world=16)
+ONE = Places(nodes=("n1",), ordered=True, world=8)
+UNKNOWN = Places()
+
+
+def begun(*signals: Signal, places: Places = TWO, **given: Any) -> Culprit:
+    (issue,) = issues_from(signals, (), attempt())
+    return culprit_of(issue, signals, places, **given)
+
+
+def line(seconds: float, failure_class: str, excerpt: str = "", **given: Any) -> Signal:
+    return signal(SignalKind.FAILURE_LINE, seconds, failure_class, excerpt=excerpt, **given)
+
+
+def report(seconds: float, rank: int, local: int) -> Signal:
+    return signal(
+        SignalKind.CASCADE_LINE, seconds, ranks=(rank,), detail=f"local_rank={local}",
+        position=f"report{rank}",
+    )  # fmt: skip
+
+
+def test_the_line_itself_names_the_rank() -> None:
+    cause = line(0, "user_exception", "[rank11]: KeyError: 'x'", ranks=(11,))
+    assert begun(cause) == Culprit(11, 3, "n2")
+
+
+def test_a_second_line_of_the_same_failure_names_it() -> None:
+    first = line(0, "gpu_ecc_uncorrectable", "RuntimeError: CUDA error: uncorrectable ECC error")
+    second = line(1, "gpu_ecc_uncorrectable", "[Rank 5] watchdog thread terminated: ECC")
+    assert begun(first, second, places=ONE) == Culprit(5, 5, "n1")
+
+
+def test_of_a_kernels_line_the_symptom_on_its_node_names_the_rank() -> None:
+    symptom = line(0, "gpu_memory_fault", "[rank11]: CUDA error", ranks=(11,))
+    kernel = line(5, "gpu_off_bus", "NVRM: Xid 79", nodes=("n2",))
+    assert begun(symptom, kernel) == Culprit(11, 3, "n2")
+
+
+def test_a_gpus_number_on_a_node_is_a_rank() -> None:
+    kernel = line(0, "gpu_firmware_hang", "n2 kernel: timeout of GPU7 GSP!", nodes=("n2",))
+    assert begun(kernel) == Culprit(15, 7, "n2")
+
+
+def test_the_launchers_root_cause_is_the_last_of_its_table() -> None:
+    cause = line(0, "user_exception", "KeyError: 'x'")
+    assert begun(cause, report(2, 3, 3), report(3, 13, 5)) == Culprit(13, 5, "n2")
+
+
+def test_a_launcher_that_names_a_local_rank_picks_its_row() -> None:
+    cause = line(0, "user_exception", "KeyError: 'x'")
+    failed = line(1, "killed_unknown", "failed (exitcode: 1) local_rank: 3", detail="local_rank=3")
+    assert begun(cause, failed, report(2, 3, 3), report(3, 8, 0)).rank == 3
+
+
+def test_without_any_word_the_place_stays_open() -> None:
+    assert begun(line(0, "user_exception", "KeyError: 'x'")) == Culprit()
+
+
+def test_a_lost_peer_is_the_culprit_and_not_who_lost_it() -> None:
+    lost = line(0, "peer_connection_lost", ranks=(1,), nodes=("n1",), detail="peer=n2.site<4711>")
+    assert begun(lost) == Culprit(node="n2")
+    address = line(0, "peer_connection_lost", ranks=(1,), detail="peer=10.0.0.7<4711>")
+    assert begun(address) == Culprit()
+
+
+def test_a_lost_node_is_the_schedulers_word_or_its_lines() -> None:
+    end = end_signal(9, "node_failure")
+    said = line(0, "node_failure", "srun: error: Node failure on n2", nodes=("n2",))
+    assert begun(said, end) == Culprit(node="n2")
+    assert begun(end, failed_nodes=("n1",)) == Culprit(node="n1")
+
+
+def test_the_one_node_that_does_not_complain_is_the_one_waited_for() -> None:
+    places = Places(nodes=("n1", "n2", "n3"), ordered=True)
+    cause = line(0, "rendezvous_timeout")
+    exits = [signal(SignalKind.CASCADE_LINE, 1, nodes=(n,), position=n) for n in ("n2", "n3")]
+    assert begun(cause, *exits, places=places) == Culprit(node="n1")
+
+
+@pytest.mark.parametrize("failure_class", ["time_limit", "preemption", "user_cancel"])
+def test_what_ends_the_whole_job_has_no_place(failure_class: str) -> None:
+    cause = line(0, failure_class, nodes=("n1",), ranks=(0,))
+    assert begun(cause) == Culprit()
+
+
+def test_ranks_follow_the_order_of_nodes_unless_a_line_contradicts() -> None:
+    assert TWO.node_of(9) == "n2"
+    odd = Places(nodes=("n1", "n2"), ordered=True, world=16, pairs=((3, "n2"),))
+    assert odd.node_of(9) is None
+    assert odd.node_of(3) == "n2"
+
+
+def test_one_named_node_is_not_the_only_one_where_there_are_more_ranks() -> None:
+    many = Places(nodes=("n1",), ordered=True, world=48)
+    assert many.node_of(22) is None
+    assert ONE.node_of(6) == "n1"
+    assert UNKNOWN.node_of(0) is None
