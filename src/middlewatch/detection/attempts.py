@@ -43,7 +43,7 @@ def noted(state: DetectionState, hit: Hit) -> DetectionState:
 
 def began(state: DetectionState) -> bool:
     """Whether anything was seen of a run that another one can follow."""
-    return state.ended or state.progress.last_step is not None or state.suspicion is not None
+    return state.ended or state.progress.last_step is not None
 
 
 def another(state: DetectionState, hit: Hit, at: Moment, how: str) -> DetectionState:
