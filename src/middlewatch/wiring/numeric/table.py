@@ -1,0 +1,57 @@
+"""The numeric sets as a table for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from middlewatch.wiring.numeric.sets import Report
+from middlewatch.wiring.scoring.figures import Share
+
+
+def numeric_lines(report: Report) -> Iterator[str]:
+    """Line by line; what is simulated is called so."""
+    h = report.healthy
+    yield "NUMERIC SETS (simulated step streams through the real fold; held-out seeds)"
+    yield ""
+    yield f"  healthy        {h.jobs} jobs, {h.hours:,.0f} simulated job-hours, {h.steps:,} steps"
+    yield (
+        f"  false alarms   slowness {h.slow_alarms} ({h.false_per_run:.2f} per run), "
+        f"silence {h.silence_alarms}"
+    )
+    yield (
+        f"  false kills    {h.ended} by the default policy: at most "
+        f"{h.ended_at_most_per_1000_hours:.2f} per 1,000 hours (95 %, rule of three); "
+        f"{h.ended_boldly} if silence and slowness acted"
+    )
+    yield ""
+    yield f"  {'slowdown':<28}{'slower':>7}  {'found':<24}{'in time':<24}{'iterations':>16}{'seconds':>18}"
+    for s in report.slowed:
+        yield (
+            f"  {s.kind:<28}{s.share:>7.0%}  {_share(s.found):<24}{_share(s.in_time):<24}"
+            f"{_spread(s.iterations):>16}{_spread(s.seconds):>18}"
+        )
+    yield ""
+    yield f"  {'hang in':<28}{'':>7}  {'found':<24}{'in time':<24}{'':>16}{'seconds':>18}"
+    for one in report.stuck:
+        yield (
+            f"  {one.phase:<28}{'':>7}  {_share(one.found):<24}{_share(one.in_time):<24}{'':>16}"
+            f"{_spread(one.seconds):>18}"
+        )
+    yield "  (iterations and seconds: median / 90 % / greatest)"
+    yield ""
+    for name, met in report.targets:
+        yield f"  {'met   ' if met else 'MISSED'}  {name}"
+
+
+def _share(share: Share | None) -> str:
+    if share is None or share.value is None or share.bounds is None:
+        return "-"
+    low, high = share.bounds
+    return f"{share.value:.2f} [{low:.2f}, {high:.2f}] of {share.of}"
+
+
+def _spread(values: tuple[float, ...] | tuple[int, ...]) -> str:
+    if not values:
+        return "-"
+    last = len(values) - 1
+    return f"{values[last // 2]:.0f} / {values[int(0.9 * last)]:.0f} / {values[last]:.0f}"
