@@ -22,6 +22,7 @@ from middlewatch.attribution.classes import (
     depth_of,
 )
 from middlewatch.attribution.collectives import WAITING, finding_of, rank_in
+from middlewatch.attribution.stacks import LOCATED, odd_one
 from middlewatch.model.attempt import Attempt, EndedBy
 from middlewatch.model.signal import Signal, SignalKind
 
@@ -75,8 +76,15 @@ def cause_of(signals: Sequence[Signal], attempt: Attempt) -> Cause:
     first = first_cause(signals, requeued=requeued)
     if class_of(first) in WAITING and first.kind is SignalKind.WATCHDOG_LINE:
         found = finding_of(signals, world_of(attempt))
+        located = odd_one(signals)
+        if located is not None and (found is None or found.rank is None):
+            return Cause(located, LOCATED, "one stack is unlike all the others")
         if found is not None:
             return Cause(found.signal, found.failure_class, found.why)
+    if first.kind is SignalKind.SILENCE:
+        located = odd_one(signals)
+        if located is not None:
+            return Cause(located, LOCATED, "one stack is unlike all the others")
     return Cause(first, class_of(first))
 
 

@@ -32,7 +32,14 @@ DIVERGED = "numerical_divergence"
 LINES_KEPT = 200
 """Lines named in one cascade. Kinds that permit something are kept beyond it."""
 
-_LINES = frozenset({SignalKind.FAILURE_LINE, SignalKind.WATCHDOG_LINE, SignalKind.CASCADE_LINE})
+_LINES = frozenset(
+    {
+        SignalKind.FAILURE_LINE,
+        SignalKind.WATCHDOG_LINE,
+        SignalKind.CASCADE_LINE,
+        SignalKind.HINT,
+    }
+)
 
 
 @dataclass(slots=True)

@@ -29,6 +29,7 @@ SIGNALS = {
     PatternKind.CASCADE: SignalKind.CASCADE_LINE,
     PatternKind.LAUNCHER_END: SignalKind.LAUNCHER_END,
     PatternKind.HINT: SignalKind.HINT,
+    PatternKind.STACK: SignalKind.HINT,
 }
 SUSPICIOUS = frozenset({SignalKind.FAILURE_LINE, SignalKind.WATCHDOG_LINE, SignalKind.LAUNCHER_END})
 
@@ -120,5 +121,7 @@ def signal_of(
 
 def _detail(hit: Hit) -> str:
     """The other facts that the line gives, in a fixed form: ``name=value`` pairs."""
-    told = ("local_rank", "exit_code", "signal", "xid", "reason", "gpu", "peer", "host")
+    told = (
+        "local_rank", "exit_code", "signal", "xid", "reason", "gpu", "peer", "host", "frame", "state",
+    )  # fmt: skip
     return " ".join(f"{name}={value[:80]}" for name, value in hit.groups if name in told)

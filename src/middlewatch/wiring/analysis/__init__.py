@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 from middlewatch.adapters.scan.catalogue import Catalogue, read_catalogue
@@ -59,29 +60,29 @@ class Analyst:
         timeline = timeline_of(data, facts, times)
         lines = _lines(data, timeline)
         found, named = self._everything(data, timeline)
-        starts = attempt_starts(lines, found)[-_EARLIER:]
-        ends = [*(start - 1 for start in starts[1:]), len(lines)]
-        drives: list[Drive] = []
-        places = Places()
-        for number, (start, end) in enumerate(zip(starts, ends, strict=True)):
-            last = number == len(starts) - 1
-            part = data[timeline.starts[start - 1] if lines else 0 :] if last else b""
-            places = (
-                places_in(part, (*named, *(name for name, _ in facts.told)), facts.nodes)
-                if last
-                else Places()
-            )
-            drives.append(
-                self._one(
-                    data,
-                    timeline,
-                    range(start, end + 1),
-                    facts=facts,
-                    places=places,
-                    earlier=drives,
-                    last=last,
+        hosts = (*named, *(name for name, _ in facts.told))
+        places = places_in(data, hosts, facts.nodes)
+        whole = range(1, len(lines) + 1)
+        one = self._one(data, timeline, whole, facts=facts, places=places, earlier=(), last=True)
+        begun = {timeline.line_of(offset) for offset in one.boundaries}
+        starts = attempt_starts(lines, found, begun)[-_EARLIER:]
+        drives: list[Drive] = [one]
+        if len(starts) > 1:
+            drives = []
+            places = places_in(data[timeline.starts[starts[-1] - 1] :], hosts, facts.nodes)
+            for start, end in pairwise((*starts, len(lines) + 1)):
+                last = end == len(lines) + 1
+                drives.append(
+                    self._one(
+                        data,
+                        timeline,
+                        range(start, end),
+                        facts=facts,
+                        places=places,
+                        earlier=drives,
+                        last=last,
+                    )
                 )
-            )
         return account_of(
             drives[-1],
             timeline,

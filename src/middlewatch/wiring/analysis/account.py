@@ -16,6 +16,7 @@ from middlewatch.attribution import Places, culprit_of
 from middlewatch.attribution.classes import class_of
 from middlewatch.attribution.culprit import Culprit
 from middlewatch.attribution.kind import CaseKind, kind_of
+from middlewatch.attribution.stacks import PROCESS, STACK
 from middlewatch.model.attempt import EndedBy
 from middlewatch.model.issue import IssueState, VerdictBasis
 from middlewatch.model.signal import Signal, SignalKind, SourceKind
@@ -200,17 +201,8 @@ def _ranges(
         cause, at = _spoken(cause, own, timeline)
     if cause is not None and at is not None:
         first.append((_top(at, lines, first_line), at))
-        more = sorted(
-            line
-            for s in own
-            if s.key != cause.key and s.kind is cause.kind and class_of(s) == class_of(cause)
-            and s.pattern_id == cause.pattern_id
-            and set(s.nodes) == set(cause.nodes) and set(s.ranks) == set(cause.ranks)
-            and (line := line_of(s, timeline)) is not None and line > at
-        )  # fmt: skip
-        for line in more:
-            if line - first[-1][1] <= 2:
-                first[-1] = first[-1][0], line
+        if cause.pattern_id.startswith(STACK):
+            first[-1] = at, max((at, *_frames(at, own, timeline)))
     for low, high in first:
         taken.update(range(low, high + 1))
     rest = sorted(
@@ -221,6 +213,19 @@ def _ranges(
         }
     )
     return tuple(first[:FIRST_RANGES]), _joined(rest, taken)
+
+
+def _frames(at: int, own: Sequence[Signal], timeline: Timeline) -> list[int]:
+    """The lines of the stack whose first line is ``at``."""
+    found: list[int] = []
+    for signal in own:
+        line = line_of(signal, timeline)
+        if line is None or line <= at or not signal.pattern_id.startswith(STACK):
+            continue
+        if signal.pattern_id == PROCESS:
+            break
+        found.append(line)
+    return found
 
 
 def _spoken(cause: Signal, own: Sequence[Signal], timeline: Timeline) -> tuple[Signal, int | None]:
@@ -344,7 +349,7 @@ def _repeated(drive: Drive, earlier: Sequence[Drive], facts: Facts) -> bool:
     if not earlier:
         # Several restarts that never came to a first step: each of them ended here.
         return (facts.restart_count or 0) > 1 and drive.progress.last_step is None
-    before = earlier[-1]
+    before = next((one for one in reversed(earlier) if one.issue is not None), earlier[-1])
     same = before.issue is not None and before.issue.failure_class == issue.failure_class
     return same and before.progress.last_step == drive.progress.last_step
 

@@ -10,27 +10,25 @@ steps that are counted a second time.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from middlewatch.model.pattern import Pattern, PatternKind
 
-_STARTS = re.compile(
-    rb"(?i)"
-    rb"^\W{0,8}[=*#-]{2,}.{0,20}\b(?:re-?start|attempt|retry|requeue|resum\w+)\W{0,4}(?:no\.?|number)?\W{0,3}\d"
-    rb"|^\W{0,8}[=*#-]{2,}\s*(?:starting\s+)?job\s+\d+.{0,60}\bnodes?\b"
-    rb"|\brestart_count=[1-9]"
-    rb"|Rendezvous complete for workers"
-    rb"|Setting OMP_NUM_THREADS environment variable for each process"
-    rb"|SLURM_RESTART_COUNT\W{1,3}[1-9]"
-)
-_FIRST_LINES = 16
+_FIRST_LINES = 48
 _NUMBERS = re.compile(rb"0x[0-9a-fA-F]+|[0-9a-f]{12,}|\d+(?:[.,:_-]\d+)*")
 _PREFIX = re.compile(rb"^(?:\[?rank\s?\d+\]?:|\d+:)\s*")
 _SHORTEST = 12
 
 _STRONG = frozenset({PatternKind.LAUNCHER_END, PatternKind.RESTARTING})
-_WEAK = frozenset({PatternKind.FAILURE, PatternKind.EXCEPTION, PatternKind.WATCHDOG})
+_LOUD = _STRONG | {
+    PatternKind.FAILURE,
+    PatternKind.EXCEPTION,
+    PatternKind.WATCHDOG,
+    PatternKind.CASCADE,
+    PatternKind.TRACEBACK,
+}
+_QUIET = frozenset({PatternKind.PHASE, PatternKind.ATTEMPT, PatternKind.PLACEMENT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,26 +40,34 @@ class Found:
     step: int | None = None
 
 
-def attempt_starts(lines: Sequence[bytes], found: Sequence[Found]) -> tuple[int, ...]:
-    """The numbers (from 1) of the lines with which attempts begin; the first is always 1."""
-    strong = sorted({f.line for f in found if f.pattern.kind in _STRONG or _put_back(f, lines)})
-    weak = sorted({f.line for f in found if f.pattern.kind in _WEAK})
+def attempt_starts(
+    lines: Sequence[bytes], found: Sequence[Found], known: Iterable[int] = ()
+) -> tuple[int, ...]:
+    """The numbers (from 1) of the lines with which attempts begin; the first is always 1.
+
+    ``known`` are those that the fold knows by their words. Besides, an attempt begins where,
+    behind an end, two of the log's own first lines come again, or steps are counted again."""
+    ends = sorted({f.line for f in found if f.pattern.kind in _STRONG or _put_back(f, lines)})
+    if not ends:
+        return tuple(sorted({1, *known}))
     starts = [1]
     first = _known_first(lines, found)
-    quiet = frozenset(f.line for f in found if f.pattern.kind is PatternKind.PROGRESS)
-    for number in range(2, len(lines) + 1):
-        if number in quiet:
+    loud = frozenset(f.line for f in found if f.pattern.kind is not PatternKind.PHASE)
+    for number in range(ends[0] + 1, len(lines) + 1):
+        if number in loud or first.get(_normal(lines[number - 1]), number) >= ends[0]:
             continue
-        told = _STARTS.search(lines[number - 1][:400]) is not None
-        again = _normal(lines[number - 1]) in first
-        if not told and not again:
-            continue
-        if _between(strong, starts[-1], number) or (
-            _between(weak, starts[-1], number) and _two_again(lines, number, first)
-        ):
+        if _between(ends, starts[-1], number) and _two_again(lines, number, first):
             starts.append(number)
-    counted = _counted_again(found, strong, starts)
-    return tuple(sorted({*starts, *counted}))
+    every = sorted({*starts, *known, *_counted_again(found, ends, starts)})
+    # What begins twice without an end in between has begun once.
+    told = set(known)
+    return tuple(
+        start
+        for place, start in enumerate(every)
+        if place == 0
+        or _between(ends, every[place - 1], start)
+        or {every[place - 1], start} <= told
+    )
 
 
 def _put_back(found: Found, lines: Sequence[bytes]) -> bool:
@@ -81,22 +87,26 @@ def _normal(line: bytes) -> bytes:
     return _NUMBERS.sub(b"0", text)
 
 
-def _known_first(lines: Sequence[bytes], found: Sequence[Found]) -> frozenset[bytes]:
-    hits = {f.line for f in found}
-    kept: list[bytes] = []
-    for number, line in enumerate(lines[: _FIRST_LINES * 3], 1):
+def _known_first(lines: Sequence[bytes], found: Sequence[Found]) -> dict[bytes, int]:
+    """The words of the log's first lines, and where they stand."""
+    hits = {f.line for f in found if f.pattern.kind not in _QUIET}
+    bad = min((f.line for f in found if f.pattern.kind in _LOUD), default=len(lines) + 1)
+    kept: dict[bytes, int] = {}
+    twice: set[bytes] = set()
+    for number, line in enumerate(lines[: min(_FIRST_LINES, bad - 1)], 1):
         text = _normal(line)
-        if number not in hits and len(text) >= _SHORTEST and any(c > 64 for c in text):
-            kept.append(text)
-        if len(kept) >= _FIRST_LINES:
-            break
+        if number in hits or len(text) < _SHORTEST or not any(c > 64 for c in text):
+            continue
+        if text in kept:
+            twice.add(text)
+        kept.setdefault(text, number)
     # What is printed several times while starting (by each rank) says nothing when it comes again.
-    return frozenset(text for text in kept if kept.count(text) == 1)
+    return {text: number for text, number in kept.items() if text not in twice}
 
 
-def _two_again(lines: Sequence[bytes], number: int, first: frozenset[bytes]) -> bool:
-    near = {_normal(line) for line in lines[number - 1 : number + 5]}
-    return len(near & first) >= 2
+def _two_again(lines: Sequence[bytes], number: int, first: dict[bytes, int]) -> bool:
+    near = {_normal(line) for line in lines[number - 1 : number + 7]}
+    return len(near & first.keys()) >= 2
 
 
 def _counted_again(

@@ -80,6 +80,9 @@ class Drive:
     usual_interval_s: float | None = None
     """The usual time between two progress lines, as the fold had learnt it."""
 
+    boundaries: tuple[int, ...] = ()
+    """Offsets at which the fold saw another attempt begin in the same file."""
+
     @property
     def issue(self) -> Issue | None:
         return governing(self.issues)
@@ -286,6 +289,7 @@ class _Run:
             now=self.now,
             outcome=self.desk.outcome,
             verdict=self.desk.verdict,
+            boundaries=tuple(boundary.offset for boundary in self.state.boundaries),
             usual_interval_s=median(intervals) if intervals else None,
         )
 
