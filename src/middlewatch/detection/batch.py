@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from math import isfinite
 
+from middlewatch.model.activity import Activity, Growth
 from middlewatch.model.attempt import Attempt
 from middlewatch.model.pattern import Pattern
 
@@ -89,3 +90,9 @@ class Batch:
     """The files were read to their present end: only then does silence mean anything."""
     readable: bool = True
     """At least one file of the attempt can be read: what cannot be seen is not silent."""
+    activity: tuple[Activity, ...] = ()
+    """What its nodes did, where that was asked for: the kinds of one look together."""
+    growth: Growth | None = None
+    """Its checkpoint directory, where it was looked at."""
+    measured: bool | None = None
+    """Whether any of its nodes appears in the site's metrics; None where nobody has looked."""

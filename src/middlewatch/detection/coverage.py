@@ -28,6 +28,7 @@ from middlewatch.model.signal import (
 
 LOG = "log"
 PROGRESS = "progress"
+METRICS = "metrics"
 CLASS = "not_visible"
 SENTENCE = 300
 
@@ -47,16 +48,23 @@ def coverage(
     if not batch.caught_up:
         return state, ()
     state = _read(state, batch, now)
-    unseen = tuple(u for u in (_log(state, batch, now, policy), _steps(state, now, policy)) if u)
+    looks = (
+        _log(state, batch, now, policy),
+        _steps(state, now, policy),
+        _metrics(state, batch, now, policy),
+    )
+    unseen = tuple(u for u in looks if u)
     before = {u.what: u for u in state.progress.unseen}
     after = {u.what: u for u in unseen}
     signals = [
-        _signal(state, SignalKind.BLIND, u, now) for what, u in after.items() if what not in before
+        _signal(state, SignalKind.BLIND, u, now)
+        for what, u in after.items()
+        if what not in before and what != METRICS
     ]
     signals += [
         _signal(state, SignalKind.SEEN_AGAIN, u, now)
         for what, u in before.items()
-        if what not in after
+        if what not in after and what != METRICS
     ]
     # The first account stands while it lasts, so that a reason that flickers is no news.
     kept = tuple(before.get(u.what, u) for u in unseen)
@@ -94,6 +102,19 @@ def _steps(state: DetectionState, now: datetime, policy: Policy) -> Unseen | Non
         "output stops (give its progress pattern in the job's comment or the site's settings)"
     )
     return Unseen(PROGRESS, state.started_at, why)
+
+
+def _metrics(state: DetectionState, batch: Batch, now: datetime, policy: Policy) -> Unseen | None:
+    """None of its nodes is measured. The job can be watched all the same: a line in its record and
+    no issue. Where nobody looked in this round, what was known stands."""
+    before = next((u for u in state.progress.unseen if u.what == METRICS), None)
+    if batch.measured is None:
+        return before
+    since = state.started_at or now
+    if batch.measured or (now - since).total_seconds() <= policy.unseen_limit_s:
+        return None
+    why = "the metrics server has nothing of its nodes: a hang would have no second witness there"
+    return Unseen(METRICS, since, why)
 
 
 def _signal(state: DetectionState, kind: SignalKind, unseen: Unseen, now: datetime) -> Signal:

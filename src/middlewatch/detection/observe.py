@@ -19,6 +19,7 @@ from middlewatch.detection.numbers import at_the_end
 from middlewatch.detection.scheduler_facts import end_signal, vanished_signal
 from middlewatch.detection.stamps import Stamps, zone_between
 from middlewatch.detection.state import DetectionState
+from middlewatch.detection.testimony import testimony, with_saves
 from middlewatch.model.policy import Policy
 from middlewatch.model.scheduler import JobState
 from middlewatch.model.signal import (
@@ -53,7 +54,7 @@ def observe(
     state = _with_zone(state, batch, seen)
     lines = Lines(state, seen, now, limits)
     lines.read(batch.hits)
-    state, signals = lines.state, lines.signals
+    state, signals = with_saves(state, lines.state), lines.signals
     for unreadable in batch.unreadable:
         said = f"{unreadable.word}:{unreadable.path}"
         if said not in state.unreadable_reported:
@@ -66,6 +67,8 @@ def observe(
             if signal is not None:
                 signals.append(signal)
         state = lasting(state, now, limits)
+        state, heard = testimony(state, batch, now)
+        signals.extend(heard)
     state, blind = coverage(state, batch, now, limits)
     signals.extend(blind)
     for fact in (end_signal, vanished_signal):

@@ -147,6 +147,10 @@ class DetectionState:
     speed: Speed = Speed()
     parts: Parts = Parts()
     numbers: Numbers = Numbers()
+    witnessed: tuple[str, ...] = ()
+    """The witnesses that were heard in the silence that lasts."""
+    save_intervals: tuple[float, ...] = ()
+    """Seconds between the last completed saves."""
 
 
 def fresh(attempt_id: AttemptId, resume_above: int | None = None) -> DetectionState:

@@ -1,0 +1,147 @@
+"""Witnesses of another kind than the log, called while a job is silent and heard once.
+
+Metrics are looked at only where there is something to witness: a silence alarm that stands, or a
+failure line after which the program has not shown that it goes on. What was measured then becomes a
+signal of its own, one for each kind and silence; what was not measured becomes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from middlewatch.detection.batch import Batch
+from middlewatch.detection.habits import quantile
+from middlewatch.detection.hang import silent_since
+from middlewatch.detection.state import DetectionState
+from middlewatch.detection.witness import witnesses
+from middlewatch.model.signal import (
+    Domain,
+    Severity,
+    Signal,
+    SignalKind,
+    Source,
+    SourceKind,
+    signal_key,
+)
+
+LOOK_BACK = timedelta(minutes=30)
+"""So much of what the job did before its silence is compared with it."""
+RECENT_SAVES = 8
+LEAST_SAVES = 2
+SAVES_MISSED = 3.0
+DIRECTORY = "checkpoint_directory"
+
+
+@dataclass(frozen=True, slots=True)
+class Quiet:
+    """A silence that lasts: since when, by which name, and from when on the job had trained."""
+
+    name: str
+    since: datetime
+    trained_from: datetime
+
+    @property
+    def compare_from(self) -> datetime:
+        return max(self.trained_from, self.since - LOOK_BACK)
+
+
+def quiet(state: DetectionState) -> Quiet | None:
+    """The silence in which a witness would count; None where there is none, or where the job has
+    no past of its own that it could be compared with."""
+    trained_from = state.progress.first_step_at
+    if trained_from is None:
+        return None
+    suspicion = state.suspicion
+    if suspicion is not None:
+        since = max(suspicion.since, state.advanced_at or suspicion.since)
+        return Quiet(suspicion.key, since, trained_from)
+    since_ = silent_since(state) if state.silence_reported else None
+    if since_ is None:
+        return None
+    return Quiet(since_.isoformat(), since_, trained_from)
+
+
+def testimony(
+    state: DetectionState, batch: Batch, now: datetime
+) -> tuple[DetectionState, tuple[Signal, ...]]:
+    """The state and the new witnesses after one look at metrics and at the checkpoints' place."""
+    silence = quiet(state)
+    if silence is None:
+        return (replace(state, witnessed=()) if state.witnessed else state), ()
+    heard = tuple(word for word in state.witnessed if word.startswith(f"{silence.name}/"))
+    signals: list[Signal] = []
+    found = witnesses(
+        batch.activity,
+        batch.attempt.nodes,
+        silence.compare_from.timestamp(),
+        silence.since.timestamp(),
+    )
+    for one in found:
+        word = f"{silence.name}/{one.kind.value}"
+        if word not in heard:
+            heard = (*heard, word)
+            source = Source(SourceKind.METRICS, one.kind.value, silence.name)
+            signals.append(_signal(state, source, one.nodes, one.sentence, now))
+    missed = _no_growth(state, batch, silence, now)
+    word = f"{silence.name}/{DIRECTORY}"
+    if missed and word not in heard:
+        heard = (*heard, word)
+        path = batch.growth.path if batch.growth is not None else ""
+        source = Source(SourceKind.FILES, DIRECTORY, silence.name, path)
+        signals.append(_signal(state, source, (), missed, now))
+    if heard != state.witnessed:
+        state = replace(state, witnessed=heard)
+    return state, tuple(signals)
+
+
+def _no_growth(state: DetectionState, batch: Batch, silence: Quiet, now: datetime) -> str:
+    """Why the checkpoint directory speaks against the job; empty where it does not.
+
+    It must have grown while the job trained: another directory than the one that is written to
+    grows never. And only what is learnt from several saves can be called late.
+    """
+    growth = batch.growth
+    if growth is None or len(state.save_intervals) < LEAST_SAVES:
+        return ""
+    if not silence.trained_from <= growth.newest <= now:
+        return ""
+    usual = quantile(state.save_intervals, 0.9)
+    waited = (now - max(growth.newest, silence.trained_from)).total_seconds()
+    if usual <= 0 or waited <= SAVES_MISSED * usual:
+        return ""
+    return (
+        f"nothing was written to its checkpoint directory for {waited:.0f} s, "
+        f"it used to save every {usual:.0f} s"
+    )
+
+
+def with_saves(before: DetectionState, after: DetectionState) -> DetectionState:
+    """The state with the time that lay between two completed saves."""
+    was, is_now = before.progress.checkpoint_at, after.progress.checkpoint_at
+    if was is None or is_now is None or is_now <= was:
+        return after
+    took = (is_now - was).total_seconds()
+    return replace(after, save_intervals=(*after.save_intervals, took)[-RECENT_SAVES:])
+
+
+def _signal(
+    state: DetectionState, source: Source, nodes: tuple[str, ...], sentence: str, now: datetime
+) -> Signal:
+    pattern = f"witness.{source.identity}"
+    return Signal(
+        key=signal_key(state.attempt_id, source, pattern),
+        attempt_id=state.attempt_id,
+        kind=SignalKind.SECOND_WITNESS,
+        source=source,
+        happened_at=now,
+        learned_at=now,
+        pattern_id=pattern,
+        # Behind a failure line it confirms that failure and is none of its own.
+        failure_class="" if state.suspicion is not None else "silent_hang",
+        domain=Domain.UNKNOWN,
+        severity=Severity.ERROR,
+        nodes=nodes,
+        step=state.progress.last_step,
+        detail=sentence,
+    )
