@@ -148,6 +148,7 @@ def situations(draw: st.DrawFn, *, partitions_known: bool | None = None) -> Deci
             max_exclusions=draw(st.integers(0, 4)),
             min_spare_nodes=draw(st.integers(0, 2)),
             act_on_silence=draw(st.booleans()),
+            act_on_silence_partitions=draw(st.sampled_from([(), ("batch",), ("other",)])),
             restart_on_time_limit=draw(st.booleans()),
         ),
         gates=gates(target, mode=draw(st.sampled_from(list(Mode)))),
@@ -327,6 +328,10 @@ def test_a_running_attempt_is_ended_only_with_a_witness_or_after_the_grace(
             or seen.no_progress_after_failure
             or seen.launcher_end_elsewhere
             or (seen.silence and made.policy.act_on_silence)
+            or (
+                seen.silence
+                and set(made.attempt.partitions) <= set(made.policy.act_on_silence_partitions)
+            )
         )
 
 

@@ -23,6 +23,8 @@ class Policy:
     that the job announced, until it has shown how long its own take; ``shutdown_limit_s``: silence
     behind the last step, when the process should end.
     ``unseen_limit_s``: a running job whose output cannot be read for longer than this is an issue.
+    ``act_on_silence_partitions``: where all partitions of a job are among them, its silence alone
+    is enough to act, as ``act_on_silence`` says it for all.
     ``min_spare_nodes``: usable nodes that a partition must keep beyond what the job needs.
     """
 
@@ -34,6 +36,7 @@ class Policy:
     restart_after_person_cancelled: bool = False
     restart_on_application_failure: bool = True
     act_on_silence: bool = False
+    act_on_silence_partitions: tuple[str, ...] = ()
     act_on_slow: bool = False
     act_on_numbers: bool = False
     seen_after_end_s: float = 60.0

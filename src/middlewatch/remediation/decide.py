@@ -104,9 +104,9 @@ def _running(inputs: DecisionInputs) -> Outcome:
         ground = "the launcher says that the workers have ended"
     elif seen.no_progress_after_failure:
         basis, ground = _no_progress(inputs)
-    elif seen.silence and not seen.something_failed and inputs.policy.act_on_silence:
+    elif seen.silence and not seen.something_failed and (where := _silence_is_enough(inputs)):
         basis = DecisionBasis.SILENCE
-        ground = "no progress for longer than its limit, and the policy acts on silence"
+        ground = f"no progress for longer than its limit, and the policy acts on silence {where}"
     elif seen.numbers and inputs.policy.act_on_numbers:
         basis = DecisionBasis.NUMBERS
         ground = f"{seen.numbers}, and the policy acts on numbers"
@@ -121,13 +121,29 @@ def _running(inputs: DecisionInputs) -> Outcome:
     if seen.silence and not seen.something_failed and not seen.second:
         return Refrain(
             RefrainBasis.SILENCE_ALONE,
-            "The attempt is silent and nothing else says that it failed: an alarm, no action.",
+            "The attempt is silent and no witness of another kind says that it hangs: an alarm, no "
+            f"action. {_about_silence(inputs)}",
         )
     return Refrain(
         RefrainBasis.WAITING_FOR_WITNESS,
         "The attempt still runs. A line alone does not end it: waiting for its end, for a second "
         "witness, or for progress to stay away.",
     )
+
+
+def _silence_is_enough(inputs: DecisionInputs) -> str:
+    """Where the policy lets silence alone end this attempt; empty: nowhere."""
+    policy, partitions = inputs.policy, inputs.attempt.partitions
+    if policy.act_on_silence:
+        return "everywhere"
+    if partitions and set(partitions) <= set(policy.act_on_silence_partitions):
+        return f"in partition {', '.join(partitions)}"
+    return ""
+
+
+def _about_silence(inputs: DecisionInputs) -> str:
+    partitions = ", ".join(inputs.attempt.partitions) or "(not known)"
+    return f"Policy: silence alone is not acted on in partition {partitions}."
 
 
 def _slow(inputs: DecisionInputs) -> Outcome:

@@ -49,6 +49,10 @@ class Witnesses:
 
 
 _FROM_ELSEWHERE = frozenset({SignalKind.SECOND_WITNESS, SignalKind.EXTERNAL})
+_NOT_THE_LOG = frozenset(
+    {SourceKind.API, SourceKind.METRICS, SourceKind.FILES, SourceKind.SCHEDULER}
+)
+"""Sources that whoever writes the job's log does not write."""
 _NEWS = frozenset(
     {
         SignalKind.FAILURE_LINE,
@@ -89,7 +93,7 @@ def witnesses_of(signals: Iterable[Signal]) -> Witnesses:
             dict.fromkeys(
                 s.source.identity or s.source.kind.value
                 for s in seen
-                if s.kind in _FROM_ELSEWHERE and s.source.kind is SourceKind.API
+                if s.kind in _FROM_ELSEWHERE and s.source.kind in _NOT_THE_LOG
             )
         ),
         slow=next((s.detail for s in reversed(seen) if s.kind is SignalKind.SLOW), ""),

@@ -50,6 +50,30 @@ def test_silence_alone_acts_where_the_policy_says_so() -> None:
     assert ground(made) is DecisionBasis.SILENCE
 
 
+def test_silence_alone_acts_in_a_partition_where_the_policy_says_so() -> None:
+    policy = Policy(act_on_silence_partitions=("gpu",))
+    there = decide(inputs(attempt(partitions=("gpu",)), SILENCE, policy=policy))
+    assert advised(there).intent.basis is DecisionBasis.SILENCE
+    assert "in partition gpu" in advised(there).intent.explanation
+    elsewhere = decide(inputs(attempt(partitions=("batch",)), SILENCE, policy=policy))
+    assert elsewhere.basis is RefrainBasis.SILENCE_ALONE
+    assert "not acted on in partition batch" in elsewhere.explanation
+
+
+def test_silence_alone_does_not_act_where_only_some_partitions_of_the_job_allow_it() -> None:
+    policy = Policy(act_on_silence_partitions=("gpu",))
+    made = inputs(attempt(partitions=("gpu", "batch")), SILENCE, policy=policy)
+    assert ground(made) is RefrainBasis.SILENCE_ALONE
+
+
+@pytest.mark.parametrize(
+    "source", [SourceKind.API, SourceKind.METRICS, SourceKind.FILES, SourceKind.SCHEDULER]
+)
+def test_witness_from_any_source_but_the_log_counts(source: SourceKind) -> None:
+    made = inputs(attempt(), SILENCE, signal(SignalKind.SECOND_WITNESS, 1, source=source))
+    assert ground(made) is DecisionBasis.SECOND_WITNESS
+
+
 @pytest.mark.parametrize(
     ("signals", "basis"),
     [
