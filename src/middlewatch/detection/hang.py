@@ -17,6 +17,7 @@ from middlewatch.detection.limits import (
     silence_limit_s,
     starting,
 )
+from middlewatch.detection.stamps import Moment
 from middlewatch.detection.state import DetectionState, Suspicion
 from middlewatch.model.policy import Policy
 from middlewatch.model.signal import (
@@ -94,6 +95,7 @@ def no_progress(
     state: DetectionState, now: datetime, policy: Policy
 ) -> tuple[DetectionState, Signal | None]:
     """The evidence that a program did not recover after a failure line; one per failure."""
+    state = dump_in_silence(state)
     suspicion = state.suspicion
     if suspicion is None or suspicion.reported:
         return state, None
@@ -103,6 +105,7 @@ def no_progress(
     if lasted <= grace:
         return state, None
     what = "a communication watchdog's hang message" if suspicion.watchdog else "a failure line"
+    what = "a dump of its stacks" if suspicion.dump else what
     signal = _derived(
         state,
         SignalKind.NO_PROGRESS_AFTER_FAILURE,
@@ -115,6 +118,25 @@ def no_progress(
         severity=Severity.FATAL,
     )
     return replace(state, suspicion=replace(suspicion, reported=True)), signal
+
+
+def with_dump(state: DetectionState, key: str, at: Moment) -> DetectionState:
+    """A line of a stack dump: the first one since the job last showed life is remembered."""
+    dumped, alive = state.dumped_at, state.alive_at
+    if dumped is not None and alive is not None and dumped > alive:
+        return state
+    return replace(state, dumped_at=at.seen, dumped_key=key)
+
+
+def dump_in_silence(state: DetectionState) -> DetectionState:
+    """A dump of stacks behind an alarm for silence: whoever made it thinks so too, and what
+    follows is judged as behind a communication watchdog's message."""
+    dumped, alive = state.dumped_at, state.alive_at
+    if not state.silence_reported or state.suspicion is not None or dumped is None:
+        return state
+    if alive is None or dumped <= alive:
+        return state
+    return replace(state, suspicion=Suspicion(state.dumped_key, "silent_hang", dumped, dump=True))
 
 
 def _suspicious_since(state: DetectionState, suspicion: Suspicion) -> datetime:

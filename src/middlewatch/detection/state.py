@@ -27,12 +27,14 @@ class Suspicion:
 
     ``since`` is when we learnt of it; ``advances`` counts steps seen afterwards, the newest being
     ``step``. ``restarting``: a launcher said that it starts its workers again by itself.
+    ``dump``: what was seen is no failure, but a dump of the stacks of a silent program.
     """
 
     key: str
     failure_class: str
     since: datetime
     watchdog: bool = False
+    dump: bool = False
     restarting: bool = False
     advances: int = 0
     step: int | None = None
@@ -132,6 +134,9 @@ class DetectionState:
     saving_step: int | None = None
     saving_unconfirmed: bool = False
     suspicion: Suspicion | None = None
+    dumped_at: datetime | None = None
+    """When the first line of a stack dump was seen since the job last showed life, and its key."""
+    dumped_key: str = ""
     tracebacks: tuple[OpenTraceback, ...] = ()
     silence_reported: bool = False
     paused: bool = False

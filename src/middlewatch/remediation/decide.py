@@ -177,6 +177,12 @@ def _no_progress(inputs: DecisionInputs) -> tuple[DecisionBasis, str]:
             DecisionBasis.WATCHDOG_AND_NO_PROGRESS,
             "a communication watchdog reported a hang and no progress followed within the grace",
         )
+    if not seen.failure_lines:
+        return (
+            DecisionBasis.WATCHDOG_AND_NO_PROGRESS,
+            "it was silent, a dump of its stacks was taken, and no progress followed within the "
+            "grace",
+        )
     return (
         DecisionBasis.FAILURE_LINE_AND_NO_PROGRESS,
         "it printed a failure and no progress followed within the grace",

@@ -91,6 +91,12 @@ SAVING_SILENTLY = Pattern(
 )
 SAVED = Pattern("test.saved", PatternKind.CHECKPOINT_SAVED, "")
 LOADED = Pattern("test.loaded", PatternKind.CHECKPOINT_LOADED, "")
+STACK = Pattern("test.stack", PatternKind.STACK, "")
+COMPILING = Pattern("test.compiling", PatternKind.PHASE, "", phase=Phase.COMPILE)
+STARTING = Pattern("test.starting", PatternKind.PHASE, "", phase=Phase.STARTING)
+ATTEMPT = Pattern("test.attempt", PatternKind.ATTEMPT, "")
+METRIC = Pattern("test.metric", PatternKind.METRIC, "")
+OTHER = Pattern("test.other", PatternKind.PROGRESS, "")
 EVALUATION = Pattern("test.evaluation", PatternKind.EVALUATION, "")
 SHUTDOWN = Pattern("test.shutdown", PatternKind.PHASE, "", phase=Phase.SHUTDOWN)
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from middlewatch.detection.habits import quantile
+from middlewatch.detection.hang import due
 from middlewatch.detection.limits import grace_s, silence_limit_s
 from middlewatch.model.policy import Policy
 from middlewatch.model.scheduler import JobState
@@ -10,6 +13,7 @@ from middlewatch.model.signal import SignalKind, SourceKind
 from tests.unit.detection.given import (
     BAR,
     CASCADE,
+    COMPILING,
     CRASH,
     EVALUATION,
     LAUNCHER,
@@ -17,9 +21,11 @@ from tests.unit.detection.given import (
     SAVED,
     SAVING,
     SHUTDOWN,
+    STACK,
     STEP,
     WATCHDOG,
     Story,
+    at,
     attempt,
     ended,
     hit,
@@ -341,3 +347,135 @@ def test_second_failure_after_a_recovery_is_judged_anew() -> None:
     again = story.steps(41, 60, last + 2)
     story.look(again + 1, hit(CRASH))
     assert [s.kind for s in story.look(again + 60)] == [SignalKind.NO_PROGRESS_AFTER_FAILURE]
+
+
+def test_dump_of_stacks_behind_a_silence_is_followed_by_the_same_evidence() -> None:
+    story, last = familiar()
+    story.look(last + 60)
+    story.look(last + 100, hit(STACK), hit(STACK))
+    (signal,) = story.look(last + 140)
+    assert signal.kind is SignalKind.NO_PROGRESS_AFTER_FAILURE
+    assert "dump of its stacks" in signal.detail
+
+
+def test_dump_of_stacks_before_the_alarm_counts_as_well() -> None:
+    story, last = familiar()
+    story.look(last + 20, hit(STACK))
+    assert [s.kind for s in story.look(last + 60)] == [SignalKind.SILENCE]
+    assert [s.kind for s in story.look(last + 100)] == [SignalKind.NO_PROGRESS_AFTER_FAILURE]
+
+
+def test_dump_of_stacks_of_a_job_that_goes_on_is_nothing() -> None:
+    story, last = familiar()
+    story.look(last + 20, hit(STACK))
+    again = story.steps(41, 80, last + 21)
+    story.look(again + 200)
+    assert SignalKind.NO_PROGRESS_AFTER_FAILURE not in story.kinds()
+
+
+def test_failure_line_in_an_evaluation_is_given_the_time_of_the_evaluation() -> None:
+    story, last = familiar()
+    story.look(last + 1, hit(EVALUATION))
+    story.look(last + 2, hit(CRASH))
+    assert story.look(last + 3000) == []
+    assert [s.kind for s in story.look(last + 3700)] == [SignalKind.NO_PROGRESS_AFTER_FAILURE]
+
+
+def test_compilation_before_the_first_step_may_take_longer() -> None:
+    story = Story()
+    story.look(1, hit(COMPILING))
+    assert story.look(3590) == [] or SignalKind.SILENCE not in story.kinds()
+    story.look(3700)
+    assert SignalKind.SILENCE in story.kinds()
+
+
+def test_process_that_does_not_end_after_its_training_is_an_alarm() -> None:
+    story, last = familiar()
+    story.look(last + 1, hit(SHUTDOWN))
+    (signal,) = story.look(last + 1300)
+    assert "after the end of the training" in signal.detail
+
+
+def test_process_that_does_not_end_after_its_last_step_is_an_alarm() -> None:
+    story = Story()
+    story.steps(990, 1000, 0)
+    (signal,) = story.look(1300)
+    assert "after the last step" in signal.detail
+
+
+def test_save_that_hangs_is_an_alarm_by_the_length_of_the_saves_before() -> None:
+    story = Story()
+    when = 0.0
+    for ten in range(4):
+        when = story.steps(10 * ten + 1, 10 * ten + 10, when + 1)
+        story.look(when + 1, hit(SAVING, step=10 * ten + 10))
+        when += 21
+        story.look(when, hit(SAVED, step=10 * ten + 10))
+    when = story.steps(41, 50, when + 1)
+    story.look(when + 1, hit(SAVING, step=50))
+    assert story.look(when + 60) == []
+    (signal,) = story.look(when + 90)
+    assert "in a save" in signal.detail
+
+
+def test_lines_that_keep_coming_while_the_step_does_not_move_are_silence() -> None:
+    story, last = familiar()
+    for second in range(1, 54):
+        assert story.look(last + second, hit(STEP, step=40, total=1000)) == []
+    assert [s.kind for s in story.look(last + 57, hit(STEP, step=40))] == [SignalKind.SILENCE]
+
+
+def test_growing_steps_are_no_hang() -> None:
+    story = Story()
+    when, every = 0.0, 2.0
+    for step in range(1, 120):
+        story.look(when, hit(STEP, step=step, total=1000))
+        every *= 1.04
+        when += every
+        for look in range(1, 10):
+            story.look(when - every + every * look / 10)
+    assert SignalKind.SILENCE not in story.kinds()
+
+
+def test_pace_is_learnt_from_stamps_of_lines_that_were_read_at_once() -> None:
+    story = Story()
+    lines = [
+        hit(STEP, step=n, total=1000, line=f"2026-03-01 11:{n:02d}:00 step {n}")
+        for n in range(1, 41)
+    ]
+    story.look(1, *lines)
+    assert story.look(140) == []
+    assert [s.kind for s in story.look(155)] == [SignalKind.SILENCE]
+
+
+def test_pace_is_learnt_from_the_times_of_a_log_store() -> None:
+    story = Story()
+    lines = [replace(hit(STEP, step=n, total=1000), written_at=at(n - 50.0)) for n in range(1, 48)]
+    story.look(1, *lines)
+    assert [s.kind for s in story.look(60)] == [SignalKind.SILENCE]
+
+
+def test_moment_of_the_next_alarm_is_known_before() -> None:
+    story, last = familiar()
+    assert due(story.state, story.policy) == at(last + 55)
+    story.look(last + 1, hit(CRASH))
+    assert due(story.state, story.policy) == at(last + 1 + grace_s(story.state, story.policy))
+
+
+def test_silences_that_come_near_their_limit_are_kept() -> None:
+    story, last = familiar()
+    story.look(last + 40)
+    (pause,) = story.state.progress.pauses
+    assert pause.lasts
+    assert (pause.limit, pause.limit_s, pause.length_s) == ("silence_floor_s", 55, 40)
+    story.look(last + 45, hit(STEP, step=41, total=1000))
+    (pause,) = story.state.progress.pauses
+    assert not pause.lasts
+    assert pause.length_s == 45
+
+
+def test_short_silences_are_not_kept() -> None:
+    story, last = familiar()
+    story.look(last + 12)
+    story.look(last + 13, hit(STEP, step=41, total=1000))
+    assert story.state.progress.pauses == ()
