@@ -21,7 +21,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 REPORT = ROOT / "build" / "tests.xml"
 
-INSTALL = "from middlewatch.lab.packages import install; print(*install(print), sep='\\n')"
+INSTALL = (
+    "from middlewatch.lab.packages import METRICS, SLURM, install; "
+    "[print(*install(print, bundle), sep='\\n') for bundle in (SLURM, METRICS)]"
+)
 
 CHECKS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("ruff check", ("ruff", "check")),

@@ -48,14 +48,48 @@ PROGRAMS: tuple[str, ...] = (
 )
 """Programs whose presence proves that nothing needs to be installed."""
 
-_DAEMONS: tuple[str, ...] = ("slurmctld", "slurmd", "slurmdbd", "munged", "mariadbd")
 _SERVICES: dict[str, tuple[str, ...]] = {
     "slurmctld": ("slurmctld",),
     "slurmd": ("slurmd",),
     "slurmdbd": ("slurmdbd",),
     "munge": ("munge",),
     "mariadb-server": ("mariadb",),
+    "prometheus": ("prometheus",),
+    "victoria-metrics": ("victoria-metrics",),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """Packages that are installed together. The ``programs`` prove that nothing needs to be
+    installed; ``daemons`` are the names of the processes that their services would start.
+    ``what`` needs root where ``root_why`` says why, and ``instead`` is what remains without."""
+
+    what: str
+    packages: tuple[str, ...]
+    programs: tuple[str, ...]
+    daemons: tuple[str, ...]
+    root_why: str
+    instead: str
+
+
+SLURM = Bundle(
+    what="a real Slurm",
+    packages=PACKAGES,
+    programs=PROGRAMS,
+    daemons=("slurmctld", "slurmd", "slurmdbd", "munged", "mariadbd"),
+    root_why="slurmd starts jobs as other users",
+    instead="install Slurm (slurmctld, slurmd, slurmdbd, clients), munge and MariaDB, or use the "
+    "simulated Slurm",
+)
+METRICS = Bundle(
+    what="a real Prometheus and VictoriaMetrics",
+    packages=("prometheus", "victoria-metrics"),
+    programs=("prometheus", "promtool", "victoria-metrics"),
+    daemons=("prometheus", "victoria-metric"),  # the kernel keeps fifteen characters
+    root_why="",
+    instead="install prometheus and victoria-metrics",
+)
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 POLICY = Path("/usr/sbin/policy-rc.d")
 FORBID = "#!/bin/sh\n# written for the time of one installation by middlewatch lab\nexit 101\n"
@@ -78,47 +112,49 @@ def program(name: str) -> str | None:
     return shutil.which(name, path=os.environ.get("PATH", "") + ":" + _SYSTEM_PATH)
 
 
-def missing_programs() -> tuple[str, ...]:
-    """The programs of a lab that this machine does not have."""
-    return tuple(name for name in PROGRAMS if program(name) is None)
+def missing_programs(bundle: Bundle = SLURM) -> tuple[str, ...]:
+    """The programs of a bundle that this machine does not have."""
+    return tuple(name for name in bundle.programs if program(name) is None)
 
 
-def available() -> Availability:
-    """Say whether a lab can run here, now or after ``install()``. Changes nothing."""
+def available(bundle: Bundle = SLURM) -> Availability:
+    """Say whether it can run here, now or after ``install()``. Changes nothing."""
     if os.name != "posix" or not Path("/proc/self/stat").exists():
-        return Availability(False, "a real Slurm needs Linux")
-    if os.geteuid() != 0:
+        return Availability(False, f"{bundle.what} needs Linux")
+    root = os.geteuid() == 0
+    if bundle.root_why and not root:
         return Availability(
             False,
-            "a real Slurm needs root: slurmd starts jobs as other users "
+            f"{bundle.what} needs root: {bundle.root_why} "
             "(run as root, or use the simulated Slurm)",
         )
-    missing = missing_programs()
+    missing = missing_programs(bundle)
     if not missing:
         return Availability(True, "all programs are installed")
-    if not Path("/etc/debian_version").exists() or program("apt-get") is None:
+    if not Path("/etc/debian_version").exists() or program("apt-get") is None or not root:
         return Availability(
             False,
-            f"missing programs: {', '.join(missing)}; they are installed by themselves on "
-            "Debian only: install Slurm (slurmctld, slurmd, slurmdbd, clients), munge and "
-            "MariaDB, or use the simulated Slurm",
+            f"missing programs: {', '.join(missing)}; they are installed by themselves for root on "
+            f"Debian only: {bundle.instead}",
         )
     return Availability(True, f"to be installed from Debian: {', '.join(missing)}")
 
 
-def install(say: Callable[[str], None] = lambda _line: None) -> tuple[str, ...]:
+def install(
+    say: Callable[[str], None] = lambda _line: None, bundle: Bundle = SLURM
+) -> tuple[str, ...]:
     """Install what is missing and return the names of the packages installed now.
 
     Nothing is done, and nothing but the file system asked, when all programs are there.
     Raises ``CannotInstall`` with apt's message.
     """
-    state = available()
+    state = available(bundle)
     if not state.ok:
         raise CannotInstall(state.reason)
-    if not missing_programs():
+    if not missing_programs(bundle):
         return ()
-    wanted = tuple(name for name in PACKAGES if not _installed(name))
-    before = {process.pid for process in processes_named(_DAEMONS)}
+    wanted = tuple(name for name in bundle.packages if not _installed(name))
+    before = {process.pid for process in processes_named(bundle.daemons)}
     say(f"installing from Debian: {' '.join(wanted)}")
     with no_service_starts():
         if not _apt_install(wanted):
@@ -128,10 +164,10 @@ def install(say: Callable[[str], None] = lambda _line: None) -> tuple[str, ...]:
             if failure:
                 raise CannotInstall(failure)
     _disable(wanted)
-    for process in processes_named(_DAEMONS):
+    for process in processes_named(bundle.daemons):
         if process.pid not in before:
             stop(process, grace_s=5.0)
-    still = missing_programs()
+    still = missing_programs(bundle)
     if still:
         raise CannotInstall(f"installed {' '.join(wanted)}, but still missing: {', '.join(still)}")
     return wanted

@@ -1,0 +1,1 @@
+"""The metrics port over every server that speaks it."""
