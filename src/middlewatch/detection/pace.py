@@ -82,6 +82,9 @@ class _Pace:
         self._rank, self._stream, self._step = speed.rank, speed.stream, speed.step
         self._batch, self._since_batch = speed.batch, speed.since_batch
         self._dropped = speed.dropped
+        self._save, self._saves = speed.save, speed.saves
+        if state.saving_step is not None and state.saving_step != speed.save:
+            self._save, self._saves = state.saving_step, speed.saves + 1
         self._anchor_s, self._anchor = speed.anchor_s, speed.anchor
         self._at_s, self._clock, self._coarse = speed.at_s, speed.clock, speed.coarse
         self._slow_class, self._reports = speed.slow_class, speed.reports
@@ -97,6 +100,8 @@ class _Pace:
             batch=self._batch,
             since_batch=self._since_batch,
             dropped=self._dropped,
+            save=self._save,
+            saves=self._saves,
             anchor_s=self._anchor_s,
             anchor=self._anchor,
             at_s=self._at_s,
@@ -185,7 +190,7 @@ class _Pace:
         since = self._state.saving_step
         if since is None:
             return False
-        ends = self._state.progress.checkpoint_step is not None
+        ends = self._saves <= 1 or self._state.progress.checkpoint_step is not None
         return 0 <= a.step - since < (SAVING_STEPS_LONG if ends else SAVING_STEPS)
 
     def _by_clock(self, a: Advance, hit: Hit) -> None:

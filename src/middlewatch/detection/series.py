@@ -61,7 +61,8 @@ class Baseline:
 @dataclass(frozen=True, slots=True)
 class Speed:
     """The speed of one attempt: ``rank`` says which quantity is followed, ``step`` is the last
-    step of it. ``dropped`` counts the lines in a row that were passed over because of a pause.
+    step of it. ``dropped`` counts the lines in a row that were passed over because of a pause,
+    ``saves`` the saves that began, of which ``save`` is the last.
     Where only clocks tell the speed, ``anchor_s`` is when step ``anchor`` was printed, by the
     clock ``clock``, ``at_s`` the last line's time, and ``coarse`` how sure it is that this clock
     knows whole seconds only."""
@@ -72,6 +73,8 @@ class Speed:
     batch: float | None = None
     since_batch: int = 0
     dropped: int = 0
+    save: int | None = None
+    saves: int = 0
     anchor_s: float | None = None
     anchor: int = 0
     at_s: float = 0.0

@@ -1,8 +1,8 @@
 """One simulated job, watched by the real fold on a virtual clock.
 
 The job's lines are given to `observe` in rounds, as a watcher would read them: at every look that
-finds something new, and while nothing comes at looks that grow rarer with the silence, so that an
-alarm is at most a twentieth later than with a look every second. What the fold says goes the way
+finds something new, and in a silence of more than 50 s at looks that grow rarer with it, so that
+an alarm is at most a twentieth later than with a look every second. What the fold says goes the way
 of every signal: issue, verdict, decision.
 """
 
@@ -29,6 +29,8 @@ from middlewatch.model.signal import Phase, Progress, Signal, SignalKind
 from middlewatch.remediation import Advise, DecisionInputs, History, decide, witnesses_of
 
 LOOK_S = 2.0
+QUIET_S = 50.0
+"""A shorter silence is looked at only when it ends: no limit is as short."""
 RARER = 0.05
 """Looks during a silence are this share of it apart."""
 GIVE_UP_S = 3 * 3600.0
@@ -81,18 +83,46 @@ def play(job: Job, policy: Policy | None = None, *, clocked: bool = True) -> Pla
     """Watch the job to its end, or until nobody would wait any longer. ``clocked``: the lines'
     source knows when they were written."""
     watching = _Watching(job, policy or Policy(), clocked=clocked)
-    for lines, at_s in _looks(job):
+    last_s = job.lines[-1].at_s if job.lines else 0.0
+    until = last_s + GIVE_UP_S if job.ends_s is None else job.ends_s
+    for lines, at_s in _looks(job.lines, 0.0, until):
         watching.look(lines, at_s)
-        if watching.over:
+        if watching.stuck_and_told:
             break
     return watching.result()
 
 
-def _looks(job: Job) -> Iterator[tuple[Sequence[Printed], float]]:
+def play_slowdowns(jobs: Sequence[Job], steps: int, *, clocked: bool = True) -> list[Played]:
+    """Watch jobs that are the same until their fault: what is the same is watched once, the rest
+    of each until it is called slow, ``steps`` steps long at most."""
+    first = jobs[0]
+    began_s, began = first.fault_s or 0.0, first.fault_step or 0
+    common = [line for line in first.lines if line.at_s < began_s - LOOK_S]
+    before = _Watching(first, Policy(), clocked=clocked)
+    for lines, at_s in _looks(common, 0.0, None):
+        before.look(lines, at_s)
+    played = []
+    for job in jobs:
+        watching = before.copy(job)
+        rest = [
+            line
+            for line in job.lines[len(common) :]
+            if line.step is None or line.step <= began + steps
+        ]
+        for lines, at_s in _looks(rest, before.now_s, None):
+            watching.look(lines, at_s)
+            if watching.slow_since(began_s):
+                break
+        played.append(watching.result(ended=False))
+    return played
+
+
+def _looks(
+    lines: Sequence[Printed], now: float, until: float | None
+) -> Iterator[tuple[Sequence[Printed], float]]:
     """The rounds: the lines that each finds, and when it is, seconds since the job's start."""
     new: list[Printed] = []
-    now = 0.0
-    for line in job.lines:
+    for line in lines:
         if line.at_s > now:
             if new:
                 yield new, now
@@ -102,17 +132,15 @@ def _looks(job: Job) -> Iterator[tuple[Sequence[Printed], float]]:
         new.append(line)
     if new:
         yield new, now
-    until = job.ends_s if job.ends_s is not None else now + GIVE_UP_S
-    yield from (((), at) for at in _rarer(now, until))
+    if until is not None:
+        yield from (((), at) for at in _rarer(now, until))
 
 
 def _rarer(since: float, until: float) -> Iterator[float]:
-    at = since
-    while True:
-        at += max(2 * LOOK_S, RARER * (at - since))
-        if at >= until:
-            return
+    at = since + QUIET_S
+    while at < until:
         yield at
+        at += max(2 * LOOK_S, RARER * (at - since))
 
 
 class _Watching:
@@ -129,12 +157,28 @@ class _Watching:
         self._total = str(job.profile.steps)
 
     @property
-    def over(self) -> bool:
+    def stuck_and_told(self) -> bool:
         """A stuck job whose alarm has come needs no more looks."""
         stuck_s = self._job.fault_s
         return self._job.ends_s is None and any(
             h.kind is SignalKind.SILENCE and h.at_s >= (stuck_s or 0.0) for h in self._heard
         )
+
+    @property
+    def now_s(self) -> float:
+        return self._now_s
+
+    def slow_since(self, began_s: float) -> bool:
+        """Whether it was called slow after that moment."""
+        return any(h.kind is SignalKind.SLOW and h.at_s > began_s for h in self._heard)
+
+    def copy(self, job: Job) -> _Watching:
+        """The same watching, going on with another job that was the same until now."""
+        other = _Watching(job, self._policy, clocked=self._clocked)
+        other._attempt, other._state = self._attempt, self._state
+        other._signals, other._heard = list(self._signals), list(self._heard)
+        other._now_s, other._offset = self._now_s, self._offset
+        return other
 
     def look(self, lines: Sequence[Printed], at_s: float) -> None:
         """One round."""
@@ -143,9 +187,9 @@ class _Watching:
         hits = tuple(hit for line in lines if (hit := self._hit(line)) is not None)
         self._take(Batch(self._attempt, hits, output_at=written))
 
-    def result(self) -> Played:
-        """The end, as the scheduler tells it."""
-        if self._job.ends_s is not None:
+    def result(self, *, ended: bool = True) -> Played:
+        """What came of it, after its end as the scheduler tells it if it has ``ended``."""
+        if ended and self._job.ends_s is not None:
             self._now_s = self._job.ends_s
             at = START + timedelta(seconds=self._now_s)
             end = AttemptEnd(JobState.COMPLETED, EndedBy.COMPLETION, 0, None, at, at)

@@ -12,7 +12,7 @@ from typing import Any
 
 from middlewatch.lab.streams import Fault, Profile, healthy, job, plain, stuck
 from middlewatch.model.signal import SignalKind
-from middlewatch.wiring.numeric.play import Played, play
+from middlewatch.wiring.numeric.play import Played, play, play_slowdowns
 from middlewatch.wiring.scoring.figures import Share
 
 HELD_OUT = 100_000
@@ -20,6 +20,8 @@ PHASES = ("start", "compile", "first_step", "training", "evaluation", "checkpoin
 SLOWDOWNS = (0.02, 0.05, 0.07, 0.10, 0.20, 0.30, 0.50)
 SMALL, LARGE = 0.05, 0.30
 SMALL_WITHIN, LARGE_WITHIN = 50, 5
+STEPS_AFTER = 400
+"""Steps for which a job that became slow is watched."""
 FALSE_PER_RUN = 0.3
 HANG_FLOOR_S, HANG_STEPS = 60.0, 3.0
 Z_ZERO = 3.0
@@ -30,15 +32,15 @@ Z_ZERO = 3.0
 class Size:
     """How many jobs each set has, and the first seed."""
 
-    healthy: int = 110
-    slow: int = 40
-    stuck: int = 24
+    healthy: int = 80
+    slow: int = 30
+    stuck: int = 20
     first: int = HELD_OUT
 
     @classmethod
     def small(cls, first: int = HELD_OUT) -> Size:
         """A few seconds' worth."""
-        return cls(healthy=10, slow=4, stuck=2, first=first)
+        return cls(healthy=4, slow=2, stuck=1, first=first)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,7 @@ class Slowed:
     iterations: tuple[int, ...]
     seconds: tuple[float, ...]
     early: int
+    """False alarms in all jobs of this kind before they became slow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,30 +218,39 @@ def _count(played: Played, kind: SignalKind) -> int:
 
 def _slowed(size: Size) -> Iterator[Slowed]:
     for kind, profile_of in KINDS.items():
-        for share in SLOWDOWNS:
-            within = {SMALL: SMALL_WITHIN, LARGE: LARGE_WITHIN}.get(share)
-            iterations: list[int] = []
-            seconds: list[float] = []
-            early = 0
-            for number in range(size.first, size.first + size.slow):
-                profile = profile_of(number)
-                at_step = profile.steps // 2 + number * 7 % 100
-                made = job(profile, f"{kind}/{number}", Fault(slow=share, at_step=at_step))
-                played = play(made, clocked=number % 2 == 0)
-                began = made.fault_s or 0.0
-                early += sum(h.kind is SignalKind.SLOW and h.at_s <= began for h in played.heard)
+        iterations: dict[float, list[int]] = {share: [] for share in SLOWDOWNS}
+        seconds: dict[float, list[float]] = {share: [] for share in SLOWDOWNS}
+        early = 0
+        for number in range(size.first, size.first + size.slow):
+            profile = profile_of(number)
+            at_step = profile.steps // 2 + number * 7 % 100
+            jobs = [
+                job(profile, f"{kind}/{number}", Fault(slow=share, at_step=at_step))
+                for share in SLOWDOWNS
+            ]
+            all_played = play_slowdowns(jobs, STEPS_AFTER, clocked=number % 2 == 0)
+            began = jobs[0].fault_s or 0.0
+            early += sum(h.kind is SignalKind.SLOW and h.at_s <= began for h in all_played[0].heard)
+            for share, played in zip(SLOWDOWNS, all_played, strict=True):
                 told = played.first(SignalKind.SLOW, began)
                 if told is not None:
-                    iterations.append(told.step - at_step)
-                    seconds.append(told.at_s - began)
-            in_time = None
-            if within is not None:
-                in_time = Share(sum(i <= within for i in iterations), size.slow)
-            found = Share(len(iterations), size.slow)
+                    iterations[share].append(told.step - at_step)
+                    seconds[share].append(told.at_s - began)
+        for share in SLOWDOWNS:
+            within = {SMALL: SMALL_WITHIN, LARGE: LARGE_WITHIN}.get(share)
+            delays = tuple(sorted(iterations[share]))
             yield Slowed(
-                kind, share, found, in_time, within,
-                tuple(sorted(iterations)), tuple(sorted(seconds)), early,
-            )  # fmt: skip
+                kind=kind,
+                share=share,
+                found=Share(len(delays), size.slow),
+                in_time=None
+                if within is None
+                else Share(sum(d <= within for d in delays), size.slow),
+                within=within,
+                iterations=delays,
+                seconds=tuple(sorted(seconds[share])),
+                early=early,
+            )
 
 
 def _stuck(size: Size) -> Iterator[Stuck]:
@@ -281,4 +293,4 @@ def _quantiles(values: tuple[float, ...] | tuple[int, ...]) -> dict[str, float] 
 def _poisson_upper(count: int) -> float:
     """The upper bound at 95 % (one-sided) of a Poisson mean, by the Wilson-Hilferty cube."""
     n = count + 1
-    return n * (1 - 1 / (9 * n) + 1.645 / (3 * n**0.5)) ** 3
+    return float(n * (1 - 1 / (9 * n) + 1.645 / (3 * n**0.5)) ** 3)
