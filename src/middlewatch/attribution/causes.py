@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from middlewatch.attribution.classes import (
+    KILLED_UNKNOWN,
     NODE_FAILURE,
     OPEN_TO_PROOF,
     STOPPED_FROM_OUTSIDE,
@@ -47,8 +48,8 @@ _FALLBACK = (
     SignalKind.CASCADE_LINE,
     SignalKind.SECOND_WITNESS,
     SignalKind.EXTERNAL,
-    SignalKind.NO_PROGRESS_AFTER_FAILURE,
     SignalKind.SILENCE,
+    SignalKind.NO_PROGRESS_AFTER_FAILURE,
 )
 
 
@@ -85,7 +86,25 @@ def cause_of(signals: Sequence[Signal], attempt: Attempt) -> Cause:
         located = odd_one(signals)
         if located is not None:
             return Cause(located, LOCATED, "one stack is unlike all the others")
+        hint = _why_silent(first, signals)
+        if hint is not None:
+            return Cause(hint, class_of(hint), "it has been silent since")
     return Cause(first, class_of(first))
+
+
+def _why_silent(silence: Signal, signals: Sequence[Signal]) -> Signal | None:
+    """A line that explains a silence: of a cause, and not older than the silence by much."""
+    lasted = timedelta(seconds=silence.value or 0.0)
+    since = silence.learned_at - lasted - RACE
+    return next(
+        (
+            s
+            for s in sorted(signals, key=lambda signal: signal.happened_at)
+            if s.kind is SignalKind.HINT and depth_of(s.failure_class) >= Depth.CAUSE
+            and s.happened_at >= since
+        ),
+        None,
+    )  # fmt: skip
 
 
 def world_of(attempt: Attempt) -> int | None:
@@ -113,10 +132,19 @@ def first_cause(signals: Sequence[Signal], *, requeued: bool = False) -> Signal:
         for s in in_time
         if _names_a_cause(s) and (s.kind is not SignalKind.SCHEDULER_END or s in heard)
     ]
+    victims = [
+        s for s in in_time if s.kind is SignalKind.CASCADE_LINE and class_of(s) != KILLED_UNKNOWN
+    ]
     if not candidates:
-        return _most_telling(in_time, requeued=requeued)
+        # What the victims say of their own end is better than nothing.
+        return victims[0] if victims else _most_telling(in_time, requeued=requeued)
     hints = [s for s in in_time if s.kind is SignalKind.HINT and s.failure_class]
     first = _deepest_at_one_place(candidates)
+    if class_of(first) == "native_crash" and not _died_alone(first):
+        # An abort is how many programs end once they have said why.
+        said = [s for s in victims if timedelta() <= first.happened_at - s.happened_at <= RACE]
+        if said:
+            return said[0]
     stood_still = _silence_before(first, in_time)
     if stood_still is not None:
         return stood_still

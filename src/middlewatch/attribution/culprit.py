@@ -89,6 +89,10 @@ def culprit_of(
         found_at = _told_by(signal, places)
         if found_at.rank is not None:
             return found_at
+    found = finding_of(own, places.world)
+    late = None if found is None else found.rank
+    if late is not None and node is not None and places.node_of(late) == node:
+        return _placed(late, None, node, places)
     reported = _reported(cause, own, places)
     if reported.rank is not None and (node is None or reported.node in {None, node}):
         return reported

@@ -196,6 +196,9 @@ def _after_its_end(inputs: DecisionInputs, end: AttemptEnd) -> Outcome:
     policy = inputs.policy
     match end.by:
         case EndedBy.FAILURE | EndedBy.OUT_OF_MEMORY:
+            stopped = _stopped_by_its_own_word(inputs)
+            if stopped is not None:
+                return stopped
             return _ended(inputs, DecisionBasis.ATTEMPT_ENDED_IN_FAILURE, how_it_ended(end))
         case EndedBy.NODE_FAILURE:
             return _ended(inputs, DecisionBasis.NODE_FAILURE, "A node failed under it.")
@@ -241,6 +244,23 @@ def _after_its_end(inputs: DecisionInputs, end: AttemptEnd) -> Outcome:
             return Refrain(RefrainBasis.END_UNKNOWN, "How the attempt ended is not known.")
         case _:
             assert_never(end.by)
+
+
+def _stopped_by_its_own_word(inputs: DecisionInputs) -> Refrain | None:
+    """Other schedulers and clouds only see a program fail that they stopped. Where nothing but its
+    being stopped is known of it, the log is believed in that, for it keeps us from acting."""
+    policy = inputs.policy
+    match inputs.issue.failure_class:
+        case "preemption" if not policy.restart_on_preemption:
+            return Refrain(RefrainBasis.PREEMPTED, "Its log says that it was pre-empted.")
+        case "time_limit" if not policy.restart_on_time_limit:
+            return Refrain(RefrainBasis.TIME_LIMIT, "Its log says that its time was used up.")
+        case "user_cancel" if not policy.restart_after_person_cancelled:
+            return Refrain(
+                RefrainBasis.CANCELLED_BY_PERSON, "Its log says that it was interrupted."
+            )
+        case _:
+            return None
 
 
 def _ended(

@@ -237,6 +237,7 @@ def _spoken(cause: Signal, own: Sequence[Signal], timeline: Timeline) -> tuple[S
         alike = [s for s in own if s.kind is SignalKind.LAUNCHER_END] or [
             s for s in own if s.kind is SignalKind.CASCADE_LINE and "CANCELLED AT" in s.excerpt
         ]
+        alike = alike or [s for s in own if s.kind in _TOLD]
     found = [(line, s) for s in alike if (line := line_of(s, timeline)) is not None]
     if not found:
         return cause, None

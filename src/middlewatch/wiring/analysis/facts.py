@@ -63,6 +63,8 @@ _ENDS: dict[str, tuple[JobState, EndedBy]] = {
     "CA": (JobState.CANCELLED, EndedBy.SOMEBODY),
     "KILLED": (JobState.FAILED, EndedBy.FAILURE),
 }  # fmt: skip
+_INTERRUPTED = 130
+"""What a shell makes of a program that Ctrl-C ended."""
 _BY_UID = re.compile(r"CANCELL?ED\+?\s+by\s+(\S+)", re.IGNORECASE)
 _WORD = re.compile(r"[A-Za-z][A-Za-z_]*")
 _LIMIT = re.compile(r"(?:(\d+)-)?(\d+):(\d\d)(?::(\d\d))?")
@@ -189,6 +191,8 @@ def _by_exit(code: int | None, signal: int | None) -> tuple[JobState, EndedBy] |
         return JobState.FAILED, EndedBy.UNKNOWN
     if not code and not signal:
         return _ENDS["COMPLETED"]
+    if code in {_INTERRUPTED, -2} or signal == 2:
+        return _ENDS["CANCELLED"]
     return _ENDS["FAILED"]
 
 
