@@ -39,6 +39,7 @@ EARLY = 300
 """Iterations within which a job still warms up: more is asked of a change."""
 EARLY_MORE = 0.05
 HABIT_ITERATIONS = 40
+LONG_LINES = 50
 BACK_ITERATIONS = 10
 CHANCE = 0.004
 """How often in ten thousand iterations single slow lines may come in a row by chance."""
@@ -302,6 +303,9 @@ class Watch:
         share = (as_slow + 1) / (len(ordered) + 2)
         lines = max(20.0, 10_000 / self._per_line)
         by_chance = ceil(log(CHANCE / lines) / log(share)) if share < 1 else HELD
+        if self._per_line >= LONG_LINES and i:
+            # A mean of so many iterations is no chance hit: its neighbours need not bear it out.
+            by_chance = min(by_chance, 3)
         habit = self._habits[i]
         before = min(habit + 2, ceil(HABIT_ITERATIONS / self._per_line)) if habit > 1 else 0
         return max(2, min(40, max(ceil(LASTS[i] / self._per_line), by_chance, before)))

@@ -238,6 +238,8 @@ def _slowed(size: Size) -> Iterator[Slowed]:
                     seconds[share].append(told.at_s - began)
         for share in SLOWDOWNS:
             within = {SMALL: SMALL_WITHIN, LARGE: LARGE_WITHIN}.get(share)
+            if within is not None and within < profile_of(size.first).per_line:
+                within = None  # less than one line
             delays = tuple(sorted(iterations[share]))
             yield Slowed(
                 kind=kind,

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from middlewatch.wiring.numeric.sets import Report
+from middlewatch.wiring.numeric.sets import HELD_OUT, Report
 from middlewatch.wiring.scoring.figures import Share
 
 
 def numeric_lines(report: Report) -> Iterator[str]:
     """Line by line; what is simulated is called so."""
     h = report.healthy
-    yield "NUMERIC SETS (simulated step streams through the real fold; held-out seeds)"
+    first = report.size.first
+    seeds = f"held-out seeds from {first:,}" if first >= HELD_OUT else f"tuning seeds from {first}"
+    yield f"NUMERIC SETS (simulated step streams through the real fold; {seeds})"
     yield ""
     yield f"  healthy        {h.jobs} jobs, {h.hours:,.0f} simulated job-hours, {h.steps:,} steps"
     yield (
@@ -24,18 +26,18 @@ def numeric_lines(report: Report) -> Iterator[str]:
         f"{h.ended_boldly} if silence and slowness acted"
     )
     yield ""
-    yield f"  {'slowdown':<28}{'slower':>7}  {'found':<24}{'in time':<24}{'iterations':>16}{'seconds':>18}"
+    yield f"  {'slowdown':<28}{'slower':>7}  {'found':<24}{'in time':<24}{'iterations':>18}{'seconds':>20}"
     for s in report.slowed:
         yield (
             f"  {s.kind:<28}{s.share:>7.0%}  {_share(s.found):<24}{_share(s.in_time):<24}"
-            f"{_spread(s.iterations):>16}{_spread(s.seconds):>18}"
+            f"{_spread(s.iterations):>18}{_spread(s.seconds):>20}"
         )
     yield ""
-    yield f"  {'hang in':<28}{'':>7}  {'found':<24}{'in time':<24}{'':>16}{'seconds':>18}"
+    yield f"  {'hang in':<28}{'':>7}  {'found':<24}{'in time':<24}{'':>18}{'seconds':>20}"
     for one in report.stuck:
         yield (
-            f"  {one.phase:<28}{'':>7}  {_share(one.found):<24}{_share(one.in_time):<24}{'':>16}"
-            f"{_spread(one.seconds):>18}"
+            f"  {one.phase:<28}{'':>7}  {_share(one.found):<24}{_share(one.in_time):<24}{'':>18}"
+            f"{_spread(one.seconds):>20}"
         )
     yield "  (iterations and seconds: median / 90 % / greatest)"
     yield ""
