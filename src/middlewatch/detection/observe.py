@@ -54,7 +54,7 @@ def observe(
     state = _with_zone(state, batch, seen)
     lines = Lines(state, seen, now, limits)
     lines.read(batch.hits)
-    state, signals = with_saves(state, lines.state), lines.signals
+    state, signals = with_saves(state, lines.state, batch.hits), lines.signals
     for unreadable in batch.unreadable:
         said = f"{unreadable.word}:{unreadable.path}"
         if said not in state.unreadable_reported:

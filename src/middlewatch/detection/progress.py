@@ -35,6 +35,8 @@ OTHER_TIMES = 20
 """So many steps of another counter show that the followed one is printed no more."""
 _GIVEN = ("middlewatch.", "job.")
 """Patterns that were written for this very job: our own line, and what its owner gave."""
+_SAMPLED = "metrics."
+"""A counter in the site's metrics: sampled now and then, so that any printed step is better."""
 
 _Found = tuple[DetectionState, Sequence[Advance]]
 
@@ -104,6 +106,8 @@ def _explicitness(hit: Hit) -> int:
     several, and that a step that is only derived."""
     if hit.pattern.id.startswith(_GIVEN):
         return 2
+    if hit.pattern.id.startswith(_SAMPLED):
+        return 0
     return {ProgressForm.STEP: 1, ProgressForm.BAR: 0, ProgressForm.TICK: -1}[hit.pattern.form]
 
 

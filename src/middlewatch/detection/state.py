@@ -156,6 +156,8 @@ class DetectionState:
     """The witnesses that were heard in the silence that lasts."""
     save_intervals: tuple[float, ...] = ()
     """Seconds between the last completed saves."""
+    saved_in: str = ""
+    """The directory in which its checkpoints are, as its save lines tell."""
 
 
 def fresh(attempt_id: AttemptId, resume_above: int | None = None) -> DetectionState:

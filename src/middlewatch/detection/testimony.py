@@ -7,14 +7,16 @@ signal of its own, one for each kind and silence; what was not measured becomes 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from middlewatch.detection.batch import Batch
+from middlewatch.detection.batch import Batch, Hit
 from middlewatch.detection.habits import quantile
 from middlewatch.detection.hang import silent_since
 from middlewatch.detection.state import DetectionState
 from middlewatch.detection.witness import witnesses
+from middlewatch.model.pattern import PatternKind
 from middlewatch.model.signal import (
     Domain,
     Severity,
@@ -31,6 +33,8 @@ RECENT_SAVES = 8
 LEAST_SAVES = 2
 SAVES_MISSED = 3.0
 DIRECTORY = "checkpoint_directory"
+LONGEST_PATH = 1024
+_SAVES = frozenset({PatternKind.CHECKPOINT_SAVING, PatternKind.CHECKPOINT_SAVED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,13 +120,41 @@ def _no_growth(state: DetectionState, batch: Batch, silence: Quiet, now: datetim
     )
 
 
-def with_saves(before: DetectionState, after: DetectionState) -> DetectionState:
-    """The state with the time that lay between two completed saves."""
+def wants_growth(state: DetectionState, now: datetime) -> bool:
+    """Whether the checkpoint directory could testify by now, if it has not grown."""
+    last = state.progress.checkpoint_at
+    if last is None or len(state.save_intervals) < LEAST_SAVES:
+        return False
+    usual = quantile(state.save_intervals, 0.9)
+    return (now - last).total_seconds() > SAVES_MISSED * usual
+
+
+def with_saves(
+    before: DetectionState, after: DetectionState, hits: Sequence[Hit]
+) -> DetectionState:
+    """The state with the time that lay between two completed saves, and with their place."""
     was, is_now = before.progress.checkpoint_at, after.progress.checkpoint_at
+    moved = was != is_now or before.saving_step != after.saving_step
+    if moved:
+        told = (hit for hit in reversed(hits) if hit.pattern.kind in _SAVES)
+        place = next((found for hit in told if (found := _directory(hit))), "")
+        if place and place != after.saved_in:
+            after = replace(after, saved_in=place)
     if was is None or is_now is None or is_now <= was:
         return after
     took = (is_now - was).total_seconds()
     return replace(after, save_intervals=(*after.save_intervals, took)[-RECENT_SAVES:])
+
+
+def _directory(hit: Hit) -> str:
+    """Where a save line says that checkpoints go: a directory that is named after its step lies
+    in the one that grows."""
+    path = (hit.group("path") or "").rstrip("/")
+    if not path.startswith("/") or len(path) > LONGEST_PATH:
+        return ""
+    parent, _, name = path.rpartition("/")
+    step = hit.group("step") or ""
+    return (parent or "/") if "." in name or (step and step in name) else path
 
 
 def _signal(
