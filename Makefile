@@ -10,13 +10,14 @@ PYTEST_ARGS ?=
 ONLY        ?=
 LAB_ARGS    ?=
 FAULTS_ARGS ?=
+SCORECARD_ARGS ?=
 
 BIN   := .venv/bin
 STAMP := .venv/.made-from-lock
 
 export PYTHON
 
-.PHONY: help setup demo test check format bench faults lab lock proto clean
+.PHONY: help setup demo test check format bench scorecard faults lab lock proto clean
 
 help: ## list these targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | sort | while IFS=$$'\t' read -r t d; do printf '  make %-10s %s\n' "$$t" "$$d"; done
@@ -42,6 +43,9 @@ format: setup ## let ruff lay out the code and mend what it can
 
 bench: setup ## measure the speeds into build/bench.json; ONLY=group picks one
 	@$(BIN)/python -m tools.bench $(if $(ONLY),--only $(ONLY))
+
+scorecard: setup ## how right detection is: labelled logs and simulated streams, into build/scorecard.json
+	@$(BIN)/python -m tools.scorecard $(SCORECARD_ARGS)
 
 faults: setup ## kill everything at random moments of a recovery, count what went wrong, into build/faults.json
 	@$(BIN)/python -m tools.faults $(FAULTS_ARGS)

@@ -84,19 +84,6 @@ def score(folders: tuple[str, ...], *, cases: bool, as_json: bool) -> int:
         return Exit.OK if met else Exit.FINDINGS
     from middlewatch.wiring.scoring import table
 
-    show.say(f"{table.totals(card.figures)}; {len(card.seen)} were seen by those who wrote the "
-             f"patterns, {len(card.later)} were added later")  # fmt: skip
-    show.say()
-    show.table(table.HEADERS, table.rows_of(card), right=("ALL", "95 %", "OF", "SEEN", "LATER"))
-    show.say()
-    show.table(table.CLASS_HEADERS, table.classes_of(card), right=table.CLASS_HEADERS[1:])
-    if cases:
-        show.say()
-        for judged in card.judged:
-            for line in table.case_lines(judged):
-                show.say(line)
-    show.say()
-    for target in card.targets:
-        value = "-" if target.value is None else f"{target.value:.3f}"
-        show.say(f"{'met   ' if target.met else 'MISSED'}  {target.text}: {value} ({target.bound})")
+    for line in table.lines_of(card, cases=cases):
+        show.say(line)
     return Exit.OK if met else Exit.FINDINGS

@@ -67,6 +67,34 @@ def classes_of(card: Card) -> Iterator[Row]:
 CLASS_HEADERS = ("CLASS", "CASES", "NAMED", "95 %", "F1", "LINE", "ADVICE", "ALARMS")
 
 
+def lines_of(card: Card, *, cases: bool = False) -> Iterator[str]:
+    """The whole card, line by line."""
+    yield (
+        f"{totals(card.figures)}; {len(card.seen)} were seen by those who wrote the patterns, "
+        f"{len(card.later)} were added later"
+    )
+    yield ""
+    yield from _laid_out(HEADERS, list(rows_of(card)))
+    yield ""
+    yield from _laid_out(CLASS_HEADERS, list(classes_of(card)))
+    if cases:
+        yield ""
+        for judged in card.judged:
+            yield from case_lines(judged)
+    yield ""
+    for target in card.targets:
+        value = "-" if target.value is None else f"{target.value:.3f}"
+        yield f"{'met   ' if target.met else 'MISSED'}  {target.text}: {value} ({target.bound})"
+
+
+def _laid_out(headers: Row, rows: list[Row]) -> Iterator[str]:
+    widths = [max(len(row[index]) for row in [headers, *rows]) for index in range(len(headers))]
+    for row in [headers, *rows]:
+        first = row[0].ljust(widths[0])
+        rest = (cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))
+        yield " ".join((first, *rest)).rstrip()
+
+
 def case_lines(judged: Judged) -> Iterator[str]:
     """One case: right or what differs."""
     delay = "" if judged.delay_s is None else f", noticed after {judged.delay_s:g} s"
