@@ -15,6 +15,9 @@ from enum import StrEnum
 OUR_KEYS = ("middlewatch", "nvidia-recovery")
 COMMENT_LIMIT = 65_536
 WORKFLOW_LIMIT = 256
+PROGRESS_LIMIT = 200
+PATH_LIMIT = 1024
+STEP_GROUP = "(?P<step>"
 _STRIPPED = re.compile(r"(middlewatch|nvidia-recovery)\s*:\s*\{")
 _ENVIRONMENT = re.compile(r'environment"?\s*:\s*"?([A-Za-z0-9._-]+)')
 _MODE = re.compile(r'mode"?\s*:\s*"?([A-Za-z]+)')
@@ -37,8 +40,13 @@ class OptIn:
     slow_restart: bool = False
     workflow: str | None = None
     """The name that the job's owner gives to the work that it belongs to."""
+    progress: str = ""
+    """A regex of the owner's own for the program's progress lines, in RE2's syntax and with a group
+    ``step``. Not yet known to compile: it is a stranger's text."""
     problems: tuple[str, ...] = ()
     suggestion: str | None = None
+    checkpoints: str = ""
+    """The directory in which the program saves, where the owner names it: a stranger's text."""
 
     def effective(self, environment: str) -> JobMode:
         """The mode that counts for the given environment; none of ours means off."""
@@ -129,12 +137,48 @@ def _from_member(key: str, member: object, environment: str) -> OptIn:
     ):
         problems.append(f"{key}.workflow must be 1 to {WORKFLOW_LIMIT} printable characters")
         workflow = None
+    progress, wrong = _progress_of(key, member.get("progress"))
+    if wrong:
+        problems.append(wrong)
+    checkpoints = member.get("checkpoints", "")
+    if not (
+        isinstance(checkpoints, str)
+        and (not checkpoints or checkpoints.startswith("/"))
+        and len(checkpoints) <= PATH_LIMIT
+        and checkpoints.isprintable()
+    ):
+        problems.append(
+            f"{key}.checkpoints must be the absolute path of a directory, not "
+            f"{_short(checkpoints)}: watched without it"
+        )
+        checkpoints = ""
     suggestion = directive(named or environment, mode, key) if problems else None
     if not understood and mode is JobMode.ACTION:
         # Nobody can tell where it was meant to act.
         mode = JobMode.OBSERVE
     slow = member.get("restartOnSlow") is True
-    return OptIn(mode, named, key, slow, workflow, tuple(problems), suggestion)
+    return OptIn(
+        mode, named, key, slow, workflow, progress, tuple(problems), suggestion, checkpoints
+    )
+
+
+def _progress_of(key: str, given: object) -> tuple[str, str]:
+    """The progress pattern, and what is wrong with it; the job is watched without a wrong one."""
+    if given is None:
+        return "", ""
+    if not isinstance(given, str) or not given:
+        return "", f"{key}.progress must be a regex, not {_short(given)}: watched without it"
+    if len(given) > PROGRESS_LIMIT or not given.isprintable():
+        return "", (
+            f"{key}.progress must have at most {PROGRESS_LIMIT} printable characters: watched "
+            "without it"
+        )
+    if STEP_GROUP not in given:
+        return "", (
+            f"{key}.progress does not say where the step stands: write that part as "
+            r"(?P<step>\d+); watched without it"
+        )
+    return given, ""
 
 
 def _broken(text: str, environment: str, why: str) -> OptIn:

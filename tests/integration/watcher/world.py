@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from middlewatch.adapters.logs import FileLogs, RecordCodec
-from middlewatch.adapters.scan import Re2Scanner, read_catalogue
+from middlewatch.adapters.scan import OwnPatterns, Re2Scanner, read_catalogue
 from middlewatch.adapters.sql.store import SqlStore, open_store
 from middlewatch.lab.simulated import (
     EPOCH,
@@ -97,6 +97,7 @@ def made(
         codec=RecordCodec(Watch),
         policy=policy,
         settings=settings,
+        own=OwnPatterns(),
     )
 
 

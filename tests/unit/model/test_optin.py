@@ -151,3 +151,26 @@ def test_of_both_keys_in_one_comment_the_lower_mode_counts(
     read = read_comment("{" + members + "}", "prod")
     assert read.effective("prod") is counts
     assert bool(read.problems) is (one != other)
+
+
+def _with_progress(pattern: object) -> OptIn:
+    own = {"environment": "prod", "mode": "action", "progress": pattern}
+    return read_comment(json.dumps({"middlewatch": own}))
+
+
+def test_owner_may_say_how_the_programs_progress_looks() -> None:
+    read = _with_progress(r"did (?P<step>\d+)")
+    assert (read.progress, read.problems) == (r"did (?P<step>\d+)", ())
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [17, "", ["(?P<step>1)"], r"did \d+", "(?P<step>1)" + "x" * 200, "(?P<step>1)\x07"],
+)
+def test_progress_pattern_that_cannot_be_one_is_told_and_changes_nothing_else(
+    pattern: object,
+) -> None:
+    read = _with_progress(pattern)
+    assert read.progress == ""
+    assert "progress" in read.problems[0]
+    assert read.mode is JobMode.ACTION

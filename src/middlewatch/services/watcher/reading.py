@@ -7,17 +7,25 @@ What was read and what it means are two things: a round says what the files brou
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from middlewatch.detection.batch import Batch, Hit, Unreadable
-from middlewatch.detection.state import DetectionState, fresh
+from middlewatch.detection.state import DetectionState, fresh, furthest
 from middlewatch.model.attempt import Attempt
-from middlewatch.model.pattern import Pattern
+from middlewatch.model.pattern import Pattern, PatternKind
 from middlewatch.model.scheduler import JobState
 from middlewatch.ports import errors
-from middlewatch.ports.scanner import Block, Cursor, LogSource, Scanner
+from middlewatch.ports.scanner import (
+    OWN_PROGRESS,
+    Block,
+    Cursor,
+    LogSource,
+    OwnPatterns,
+    RawHit,
+    Scanner,
+)
 from middlewatch.ports.store import Store
 from middlewatch.services.watcher.memory import Codec, Kept, Tail, Watch
 from middlewatch.services.watcher.roster import Roster, watched
@@ -29,6 +37,8 @@ from middlewatch.services.watcher.tails import (
     place_left,
     turn,
 )
+
+_OWN = Pattern(OWN_PROGRESS, PatternKind.PROGRESS, "", source="the job's comment")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +68,7 @@ class Reader:
         roster: Roster,
         settings: WatcherSettings,
         places: Callable[[Attempt], tuple[str, ...]],
+        own: OwnPatterns | None = None,
     ) -> None:
         self._store = store
         self._logs = logs
@@ -67,6 +78,7 @@ class Reader:
         self._roster = roster
         self._settings = settings
         self._places_of = places
+        self._own = own
         self.appends: bool | None = None
 
     def watch_of(self, kept: Kept) -> Watch:
@@ -156,6 +168,7 @@ class Reader:
                 moment = datetime.fromtimestamp(got.block.modified_at, UTC)
                 written = moment if written is None else max(written, moment)
                 hits.extend(self._hits(got, kept.attempt))
+        unreadable.extend(self._refused(kept.attempt))
         looked = kept.looked_at
         if written is not None and looked is not None and now - looked < timedelta(seconds=60):
             # It was not there at the last look: whatever the file server's clock says.
@@ -182,7 +195,7 @@ class Reader:
         allocation = frozenset(attempt.nodes)
         return [
             Hit(
-                self._patterns[raw.pattern_id],
+                _OWN if raw.pattern_id == OWN_PROGRESS else self._patterns[raw.pattern_id],
                 stream,
                 raw.offset,
                 raw.line,
@@ -191,8 +204,23 @@ class Reader:
                 _written_at(block, raw.offset),
                 _node_at(block, raw.offset, allocation),
             )
-            for raw in self._scanner.scan(block.data, block.base_offset)
+            for raw in self._found(block, attempt)
         ]
+
+    def _found(self, block: Block, attempt: Attempt) -> Sequence[RawHit]:
+        """The hits of our patterns, and of the one that the job's owner gave."""
+        found = self._scanner.scan(block.data, block.base_offset)
+        given = attempt.opt_in.progress
+        if not given or self._own is None:
+            return found
+        own = self._own.scan(given, block.data, block.base_offset)
+        return sorted((*found, *own), key=lambda raw: raw.offset) if own else found
+
+    def _refused(self, attempt: Attempt) -> tuple[Unreadable, ...]:
+        """What is wrong with the pattern that the job's owner gave: said, and no more."""
+        given = attempt.opt_in.progress
+        why = self._own.refused(given) if given and self._own is not None else ""
+        return (Unreadable("comment", "progress_pattern", why),) if why else ()
 
     def aiming(self, kept: Kept, watch: Watch) -> DetectionState:
         """The state, with the step that the attempt before reached as far as known now."""
@@ -201,7 +229,7 @@ class Reader:
         if before is None or state.resumed_step is not None:
             return state
         earlier = self.watch_of(before).detection
-        reached = earlier.progress.last_step
+        reached = furthest(earlier)
         above = reached if reached is not None else earlier.resume_above
         return state if above == state.resume_above else replace(state, resume_above=above)
 

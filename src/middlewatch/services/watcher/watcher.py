@@ -24,9 +24,10 @@ from middlewatch.model.policy import Policy
 from middlewatch.model.signal import SignalKind
 from middlewatch.ports import errors
 from middlewatch.ports.clock import Clock
-from middlewatch.ports.scanner import LogSource, Scanner
+from middlewatch.ports.scanner import LogSource, OwnPatterns, Scanner
 from middlewatch.ports.scheduler import Scheduler
 from middlewatch.ports.store import Store
+from middlewatch.services.watcher.evidence import Evidence
 from middlewatch.services.watcher.memory import Codec, Kept, Watch
 from middlewatch.services.watcher.outbox import Lost, Outbox
 from middlewatch.services.watcher.reading import Reader
@@ -54,10 +55,13 @@ class Watcher:
         settings: WatcherSettings | None = None,
         clock: Clock | None = None,
         places: Callable[[Attempt], tuple[str, ...]] = paths_of,
+        own: OwnPatterns | None = None,
+        evidence: Evidence | None = None,
     ) -> None:
         """``patterns`` are those that ``scanner`` was made from, by id. ``clock`` measures what
         reading costs; without one only bytes and hits are counted. ``places`` says where ``logs``
-        has an attempt's output; what it says must not change while the attempt runs."""
+        has an attempt's output; what it says must not change while the attempt runs. ``own`` searches with the progress
+        patterns that owners give in their jobs' comments; without it those are not used."""
         self._store = store
         self._scheduler = scheduler
         self._policy = self._site = policy or Policy()
@@ -72,8 +76,10 @@ class Watcher:
             roster=self._roster,
             settings=self._settings,
             places=places,
+            own=own,
         )
         self._outbox = Outbox(store, codec, self._settings)
+        self._evidence = evidence or Evidence()
         self._lost: set[str] = set()
         """Jobs that are left alone for the rest of this tick."""
         self._turn_of = 0
@@ -98,6 +104,7 @@ class Watcher:
             self._roster.confirm_ends(now, report)
         else:
             report.listing_unknown = answer.why if isinstance(answer, Unknown) else "no listing"
+        self._evidence.begin(now, report)
         self._read_all(now, report, seen=seen)
         if isinstance(answer, Known):
             self._roster.retire(answer.value)
@@ -187,6 +194,7 @@ class Watcher:
         done = reader.read(kept, watch, now, files=files and not watch.closed, seen=seen)
         state = reader.aiming(kept, watch)
         batch = done.batch if seen else replace(done.batch, caught_up=False)
+        batch = self._evidence.onto(batch, state, now, report)
         found = observe(state, batch, now, self._policy)
         took = self._seconds() - began
         self._took_s += took
