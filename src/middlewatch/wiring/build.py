@@ -95,6 +95,7 @@ def manager(parts: Parts, owned: Ownership, log: Any, hint: Hint) -> Service:
 def watcher(parts: Parts, log: Any, hint: Hint) -> Service:
     """``hint`` is called after a tick that stored something."""
     from middlewatch.adapters.logs import FileLogs, RecordCodec
+    from middlewatch.adapters.scan import OwnPatterns
     from middlewatch.adapters.scan.catalogue import BadPatternError, read_catalogue
     from middlewatch.adapters.scan.engine import Engine, NoEngineError, engine_of, scanner_for
     from middlewatch.services.watcher import Watch, Watcher
@@ -119,6 +120,7 @@ def watcher(parts: Parts, log: Any, hint: Hint) -> Service:
         codec=RecordCodec(Watch),
         policy=parts.settings.policy,
         clock=parts.clock,
+        own=OwnPatterns(),
     )
     return WatcherEdge(service, log, hint)
 
