@@ -136,6 +136,8 @@ def _told_by(signal: Signal, places: Places) -> Culprit:
     detail = dict(_DETAIL.findall(signal.detail))
     node = _single(signal.nodes, places)
     rank = signal.ranks[0] if len(signal.ranks) == 1 else rank_in(signal.excerpt)
+    if places.launchers and "srun: " in signal.excerpt:
+        rank = None
     local = _number(detail.get("local_rank"))
     nccl = _NCCL.match(signal.excerpt)
     if nccl is not None:

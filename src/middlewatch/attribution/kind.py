@@ -94,6 +94,8 @@ def kind_of(issue: Issue | None, own: Iterable[Signal], attempt: Attempt) -> Cas
         return CaseKind.DIVERGED
     if named in STANDING_STILL:
         return CaseKind.HANG
+    if named == "gpu_firmware_hang" and end is None:
+        return CaseKind.HANG
     if named in _MAY_STAND_STILL and _stood_still(own, attempt):
         return CaseKind.HANG
     return CaseKind.CRASH

@@ -25,6 +25,8 @@ class Places:
     locals: tuple[tuple[int, int], ...] = ()
     world: int | None = None
     per_node: int | None = None
+    launchers: bool = False
+    """A scheduler's tasks are launchers, one on each node: their numbers are no ranks."""
 
     def per(self) -> int | None:
         """Ranks on one node, told or reckoned."""

@@ -15,7 +15,7 @@ from typing import Any
 from middlewatch.attribution import Places, culprit_of
 from middlewatch.attribution.classes import class_of
 from middlewatch.attribution.culprit import Culprit
-from middlewatch.attribution.kind import CaseKind, kind_of
+from middlewatch.attribution.kind import STANDING_STILL, CaseKind, kind_of
 from middlewatch.attribution.stacks import PROCESS, STACK
 from middlewatch.model.attempt import EndedBy
 from middlewatch.model.issue import IssueState, VerdictBasis
@@ -134,7 +134,7 @@ def account_of(
         cause = next((s for s in own if s.key == issue.first_cause), None)
         ranges, cascade = _ranges(cause, own, timeline, lines, first_line)
         onset = _onset(cause, ranges, own, timeline, lines)
-        nodes = _nodes(drive, culprit, failure_class)
+        nodes = _nodes(drive, culprit, failure_class, places)
     progress = drive.progress
     checkpoint = progress.checkpoint_step
     if checkpoint is None:
@@ -327,13 +327,15 @@ _INNOCENT = frozenset(
 """Classes for which the node where it happened is only a place."""
 
 
-def _nodes(drive: Drive, culprit: Culprit, failure_class: str) -> tuple[str, ...]:
+def _nodes(drive: Drive, culprit: Culprit, failure_class: str, places: Places) -> tuple[str, ...]:
     if failure_class in _INNOCENT:
         return ()
     verdict = drive.verdict
     told = verdict is not None and verdict.basis in _NAMED
     believed = verdict.nodes if verdict is not None and told else ()
     named = (*believed, *((culprit.node,) if culprit.node else ()))
+    if not named and failure_class in STANDING_STILL and places.alone():
+        named = places.nodes
     return tuple(sorted(dict.fromkeys(named)))
 
 

@@ -15,6 +15,7 @@ from math import ceil
 from statistics import median
 
 from middlewatch.attribution import governing, issues_from, signals_of, verdict_for
+from middlewatch.attribution.classes import Depth, class_of, depth_of
 from middlewatch.attribution.kind import CaseKind, kind_of
 from middlewatch.detection.batch import Batch, Hit
 from middlewatch.detection.observe import Observation, observe
@@ -145,7 +146,7 @@ class _Desk:
             )
         )
         acts = isinstance(self.outcome, Advise) and gates.open
-        if not acts and not any(signal.kind in NEWS for signal in own):
+        if not acts and not any(map(_worth_an_alarm, own)):
             return
         kind = kind_of(issue, own, attempt)
         before = self.raised.get(issue.id)
@@ -153,6 +154,12 @@ class _Desk:
             return
         self.raised[issue.id] = (kind, acts or (before is not None and before[1]))
         self.alarms.append(Alarm(line, now, kind, issue.failure_class, acts))
+
+
+def _worth_an_alarm(signal: Signal) -> bool:
+    """What need not wait for more: also the hardware's own word that it is broken."""
+    proof = depth_of(class_of(signal)) is Depth.PROOF
+    return signal.kind in NEWS or (signal.kind is SignalKind.FAILURE_LINE and proof)
 
 
 def _deployment() -> Deployment:

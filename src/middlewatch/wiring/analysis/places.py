@@ -7,7 +7,8 @@ Hosts are believed where a program, a launcher or the kernel puts its own host's
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from middlewatch.attribution.places import Places
 from middlewatch.detection.names import hosts as expanded
@@ -47,8 +48,8 @@ _ALONE = (
     re.compile(rf"\bON (?P<node>{_HOST}) (?:CANCELLED|FAILED)\b".encode()),
     re.compile(rf"^\[(?P<node>{_HOST}):\d+\] ".encode(), re.MULTILINE),
     re.compile(rf"^\W*host\s+: (?P<node>{_HOST})\s*$".encode(), re.MULTILINE),
-    re.compile(rf"\b(?:master_addr|MASTER_ADDR)\W{{1,2}}(?P<node>{_HOST})\b".encode()),
 )  # fmt: skip
+_MASTER = re.compile(rf"\b(?:master_addr|MASTER_ADDR)\W{{1,2}}(?P<node>{_HOST})\b".encode())
 _LOCAL = re.compile(rb"\brank\W{1,4}(\d+)\W{1,3}\(?local_?rank\W{1,3}(\d+)")
 _WORLD = re.compile(
     rb"(?i)\b(?:world[ _]size|nranks|dist_world_size|num_processes|worker_count|global world size)\W{1,3}(\d+)"
@@ -57,6 +58,9 @@ _WORLD = re.compile(
 _PER_NODE = re.compile(
     rb"(?i)\b(?:nproc[_-]per[_-]node|num_local_procs|local[_ ]world[_ ]size|gpus[_-]per[_-]node|ntasks[_-]per[_-]node)\W{1,3}(\d+)"
 )
+_LAUNCHER = re.compile(
+    rb"torch[./]distributed[./](?:run|elastic|launch)|torchrun|deepspeed[./]launcher"
+)
 _NO_HOST = frozenset({"localhost", "rank", "file", "line", "none", "node", "host", "the", "error"})
 
 
@@ -64,61 +68,88 @@ def places_in(data: bytes, more: Iterable[str] = (), order: Sequence[str] = ()) 
     """What a log says of places. ``more`` are hosts named by evidence, ``order`` the nodes as a
     scheduler lists them."""
     listed = list(order) or _listed(data)
-    pairs: dict[int, str] = {}
-    locals_: dict[int, int] = {}
-    seen: dict[str, None] = dict.fromkeys(listed)
-    devices: set[int] = set()
+    seen = _Seen(dict.fromkeys(listed))
     for pattern in _PAIRED:
         for match in pattern.finditer(data):
-            groups = match.groupdict()
-            node = _name(groups.get("node"))
-            if node is None or not _like_a_host(node):
-                continue
-            seen[node] = None
-            if groups.get("device"):
-                devices.add(int(groups["device"]))
-            rank = groups.get("rank")
-            if rank and len(rank) < 8:
-                pairs.setdefault(int(rank), node)
-                if groups.get("local"):
-                    locals_.setdefault(int(rank), int(groups["local"]))
-    tasks: list[tuple[tuple[str, ...], tuple[int, ...]]] = []
-    for match in _TASKS.finditer(data):
-        named = expanded(match.group("hosts").decode("latin-1"))
-        seen.update(dict.fromkeys(named))
-        tasks.append((named, numbers(match.group("ranks").decode("latin-1"))))
+            seen.pair(match.groupdict())
+    seen.tasks(data)
     for pattern in _ALONE:
-        for match in pattern.finditer(data):
-            node = _name(match.group("node"))
-            if node is not None:
-                seen[node] = None
-    for name in more:
-        seen.setdefault(name)
+        seen.names.update(dict.fromkeys(_hosts_of(pattern, data)))
+    seen.names.update(dict.fromkeys(n for n in _hosts_of(_MASTER, data) if _like_a_host(n)))
+    seen.names.update(dict.fromkeys(more))
     for match in _LOCAL.finditer(data):
-        locals_.setdefault(int(match.group(1)[:7]), int(match.group(2)[:7]))
-    world = _most(_WORLD, data)
-    per_node = _most(_PER_NODE, data) or _rounded(devices)
-    if _one_task_each(tasks):
-        # srun started one launcher on each node: its task numbers are nodes, not ranks.
-        tasks = []
-    for named, ranks in tasks:
-        if len(named) == 1:
-            for rank in ranks:
-                pairs.setdefault(rank, named[0])
-    names = _joined(seen)
-    per_node = _by_offsets(listed, pairs, locals_) or per_node
-    nodes = tuple(n for n in listed if n in names) or tuple(sorted(names))
-    ordered = bool(listed) or len(nodes) == 1 or _sorted_fits(nodes, pairs, world)
-    if not listed and len(nodes) > 1 and not ordered:
-        nodes = tuple(names)
-    return Places(
-        nodes=tuple(dict.fromkeys((*nodes, *names)))[:_MOST] if not listed else nodes[:_MOST],
-        ordered=ordered,
-        pairs=tuple(pairs.items())[:_MOST],
-        locals=tuple(locals_.items())[:_MOST],
-        world=world,
-        per_node=per_node,
-    )
+        seen.locals.setdefault(int(match.group(1)[:7]), int(match.group(2)[:7]))
+    return seen.places(listed, _most(_WORLD, data), _most(_PER_NODE, data))
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What has been gathered so far."""
+
+    names: dict[str, None]
+    pairs: dict[int, str] = field(default_factory=dict)
+    locals: dict[int, int] = field(default_factory=dict)
+    devices: set[int] = field(default_factory=set)
+    launchers: bool = False
+
+    def pair(self, groups: Mapping[str, bytes | None]) -> None:
+        """A line that names a host, and a rank or a device on it."""
+        node = _name(groups.get("node"))
+        if node is None or not _like_a_host(node):
+            return
+        self.names[node] = None
+        rank, local, device = groups.get("rank"), groups.get("local"), groups.get("device")
+        if device:
+            self.devices.add(int(device))
+        if rank and len(rank) < 8:
+            self.pairs.setdefault(int(rank), node)
+            if local:
+                self.locals.setdefault(int(rank), int(local))
+
+    def tasks(self, data: bytes) -> None:
+        """srun's reports: hosts with their tasks, which are ranks if there are several on one."""
+        told: list[tuple[tuple[str, ...], tuple[int, ...]]] = []
+        for match in _TASKS.finditer(data):
+            hosts = expanded(match.group("hosts").decode("latin-1"))
+            self.names.update(dict.fromkeys(hosts))
+            told.append((hosts, numbers(match.group("ranks").decode("latin-1"))))
+        if _one_task_each(told) and _LAUNCHER.search(data) is not None:
+            self.launchers = True
+            return
+        for hosts, ranks in told:
+            if len(hosts) == 1:
+                for rank in ranks:
+                    self.pairs.setdefault(rank, hosts[0])
+
+    def places(self, listed: Sequence[str], world: int | None, per_node: int | None) -> Places:
+        """All of it, and what follows from it."""
+        names = _joined(self.names)
+        nodes = tuple(n for n in listed if n in names) or tuple(sorted(names))
+        ordered = bool(listed) or len(nodes) == 1 or _sorted_fits(nodes, self.pairs, world)
+        per_node = (
+            _by_offsets(listed, self.pairs, self.locals) or per_node or _rounded(self.devices)
+        )
+        fits = _fitting(nodes, self.pairs)
+        if len(fits) == 1 and len(set(self.pairs.values())) > 1 and not (per_node and world):
+            per_node, ordered = fits[0], True
+        if not listed and not ordered:
+            nodes = tuple(names)
+        return Places(
+            nodes=nodes[:_MOST],
+            ordered=ordered,
+            pairs=tuple(self.pairs.items())[:_MOST],
+            locals=tuple(self.locals.items())[:_MOST],
+            world=world,
+            per_node=per_node,
+            launchers=self.launchers,
+        )
+
+
+def _hosts_of(pattern: re.Pattern[bytes], data: bytes) -> Iterator[str]:
+    for match in pattern.finditer(data):
+        node = _name(match.group("node"))
+        if node is not None:
+            yield node
 
 
 def _listed(data: bytes) -> list[str]:
@@ -192,6 +223,17 @@ def _by_offsets(
         if index and (rank - local) % index == 0:
             found.add((rank - local) // index)
     return next(iter(found)) if len(found) == 1 else None
+
+
+def _fitting(nodes: Sequence[str], pairs: dict[int, str]) -> list[int]:
+    """The numbers of ranks on one node with which the order of the nodes explains every pair."""
+    return [
+        per
+        for per in (1, 2, 4, 8, 16)
+        if all(
+            rank // per < len(nodes) and nodes[rank // per] == node for rank, node in pairs.items()
+        )
+    ]
 
 
 def _sorted_fits(nodes: Sequence[str], pairs: dict[int, str], world: int | None) -> bool:
