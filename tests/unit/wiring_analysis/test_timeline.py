@@ -26,7 +26,7 @@ def test_given_times_are_the_clock_and_never_go_back() -> None:
 def test_without_times_the_stamps_are_the_clock() -> None:
     data = b"start\n2026-01-01 12:00:00 a\nno stamp\n2026-01-01 12:00:30 b\n"
     timeline = timeline_of(data, Facts())
-    assert (timeline.seconds, timeline.clock) == ((0.0, 0.0, 0.0, 30.0), "stamps")
+    assert (timeline.seconds, timeline.clock) == ((0.0, 0.0, 15.0, 30.0), "stamps")
     assert timeline.moment(4) == NOON.replace(second=30)
 
 
@@ -35,7 +35,7 @@ def test_one_stamp_of_the_future_moves_nothing() -> None:
         b"2026-01-01 12:00:00 a\n2026-01-02 12:00:00 licence ends\n"
         b"2026-01-01 12:00:10 b\n2026-01-01 12:00:20 c\n2031-01-01 00:00:00 certificate\n"
     )
-    assert timeline_of(data, Facts()).seconds == (0.0, 0.0, 10.0, 20.0, 20.0)
+    assert timeline_of(data, Facts()).seconds == (0.0, 5.0, 10.0, 20.0, 20.0)
 
 
 def test_a_log_without_any_stamp_has_no_clock() -> None:

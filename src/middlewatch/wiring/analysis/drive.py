@@ -8,6 +8,7 @@ visited: it is pure, so it can be asked.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -20,7 +21,7 @@ from middlewatch.attribution.kind import CaseKind, kind_of
 from middlewatch.detection.batch import Batch, Hit
 from middlewatch.detection.observe import Observation, observe
 from middlewatch.detection.state import DetectionState, fresh
-from middlewatch.model.attempt import Attempt, AttemptEnd
+from middlewatch.model.attempt import Attempt, AttemptEnd, EndedBy
 from middlewatch.model.gates import Deployment, Mode, gates_for
 from middlewatch.model.identity import AttemptKey, ClusterId
 from middlewatch.model.issue import Issue, Verdict
@@ -28,7 +29,7 @@ from middlewatch.model.optin import JobMode, OptIn
 from middlewatch.model.pattern import Pattern
 from middlewatch.model.policy import Policy
 from middlewatch.model.scheduler import JobState, PartitionView
-from middlewatch.model.signal import Progress, Signal, SignalKind
+from middlewatch.model.signal import Phase, Progress, Signal, SignalKind
 from middlewatch.ports.scanner import Scanner
 from middlewatch.remediation import Advise, DecisionInputs, History, Outcome, decide, witnesses_of
 from middlewatch.wiring.analysis.facts import Facts
@@ -53,6 +54,16 @@ NEWS = frozenset(
     }
 )
 """Kinds that make an issue worth an alarm: a failure line alone may still be recovered from."""
+
+
+_STOPPED = {
+    "time_limit": (JobState.TIMEOUT, EndedBy.TIME_LIMIT),
+    "preemption": (JobState.PREEMPTED, EndedBy.PREEMPTION),
+    "user_cancel": (JobState.CANCELLED, EndedBy.SOMEBODY),
+}
+_LAST_WORDS = re.compile(
+    r"srun: |CANCELLED AT|exits? with (?:return )?code|exited with code|Killed$"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +235,8 @@ def drive(
         hits = _hits(data, timeline, block, scanner, patterns)
         run.round(Batch(run.attempt, hits, output_at=timeline.moment(block[-1])))
     written = timeline.moment(lines[-1]) if lines else now
+    if last and not facts.given:
+        facts = replace(facts, ended=as_the_log_says(run.desk.known, run.signals, run.state))
     if facts.ended is None or not last:
         quiet = timedelta(seconds=facts.quiet_after_s if last else 0.0)
         run.wait_until(max(run.now, written + quiet))
@@ -299,6 +312,30 @@ class _Run:
             boundaries=tuple(boundary.offset for boundary in self.state.boundaries),
             usual_interval_s=median(intervals) if intervals else None,
         )
+
+
+def as_the_log_says(
+    issues: Sequence[Issue], signals: Sequence[Signal], state: DetectionState
+) -> tuple[JobState, EndedBy] | None:
+    """How an attempt ended of which only the log is there; None where it may still run."""
+    issue = governing(issues)
+    if issue is None:
+        if state.progress.phase is Phase.SHUTDOWN:
+            return JobState.COMPLETED, EndedBy.COMPLETION
+        return None
+    own = signals_of(issue, signals)
+    if issue.failure_class in _STOPPED:
+        return _STOPPED[issue.failure_class]
+    if any(_ends(signal) for signal in own):
+        return JobState.FAILED, EndedBy.FAILURE
+    return None
+
+
+def _ends(signal: Signal) -> bool:
+    """A launcher's, a scheduler's or a dying process's last word."""
+    if signal.kind is SignalKind.LAUNCHER_END:
+        return True
+    return signal.kind is SignalKind.CASCADE_LINE and _LAST_WORDS.search(signal.excerpt) is not None
 
 
 def ended(attempt: Attempt, facts: Facts, at: datetime, now: datetime) -> Attempt:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 from middlewatch.detection.stamps import stamp_of
 from middlewatch.wiring.analysis.facts import Facts
@@ -102,16 +103,23 @@ def _plausible(stamps: list[float | None]) -> list[float | None]:
 
 
 def _from_stamps(stamps: list[float | None]) -> tuple[float, ...]:
-    """Seconds from the first stamp; a line without one was written when the one before was."""
-    first = next((stamp for stamp in stamps if stamp is not None), None)
-    found: list[float] = []
-    now = 0.0
+    """Seconds from the first stamp. Lines without one are spread between their neighbours: that
+    they all came at once would be a silence that nobody saw."""
+    known: list[tuple[int, float]] = []
+    first = next((stamp for stamp in stamps if stamp is not None), 0.0)
     for number, stamp in enumerate(stamps):
-        if stamp is not None and first is not None:
-            ahead = stamp - first
-            if ahead > now and not _alone_ahead(stamps, number, stamp):
-                now = ahead
-        found.append(now)
+        if stamp is None:
+            continue
+        ahead = stamp - first
+        if not known or (ahead >= known[-1][1] and not _alone_ahead(stamps, number, stamp)):
+            known.append((number, ahead))
+    found: list[float] = [0.0] * len(stamps)
+    for (low, since), (high, until) in pairwise(known):
+        for number in range(low, high):
+            found[number] = since + (until - since) * (number - low) / (high - low)
+    if known:
+        last, until = known[-1]
+        found[last:] = [until] * (len(stamps) - last)
     return tuple(found)
 
 
