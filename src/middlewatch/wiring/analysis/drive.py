@@ -61,6 +61,17 @@ _STOPPED = {
     "preemption": (JobState.PREEMPTED, EndedBy.PREEMPTION),
     "user_cancel": (JobState.CANCELLED, EndedBy.SOMEBODY),
 }
+_FROM_OUTSIDE = frozenset(
+    {
+        EndedBy.TIME_LIMIT,
+        EndedBy.DEADLINE,
+        EndedBy.PREEMPTION,
+        EndedBy.REQUEUE,
+        EndedBy.OWNER,
+        EndedBy.OPERATOR,
+        EndedBy.SOMEBODY,
+    }
+)
 _LAST_WORDS = re.compile(
     r"srun: |CANCELLED AT|exits? with (?:return )?code|exited with code|Killed$"
 )
@@ -233,6 +244,8 @@ def drive(
     for block in _rounds(timeline, lines):
         run.wait_until(_tick(timeline, block))
         hits = _hits(data, timeline, block, scanner, patterns)
+        if last and _being_stopped(facts, hits):
+            run.attempt = replace(run.attempt, completing=True)
         run.round(Batch(run.attempt, hits, output_at=timeline.moment(block[-1])))
     written = timeline.moment(lines[-1]) if lines else now
     if last and not facts.given:
@@ -312,6 +325,13 @@ class _Run:
             boundaries=tuple(boundary.offset for boundary in self.state.boundaries),
             usual_interval_s=median(intervals) if intervals else None,
         )
+
+
+def _being_stopped(facts: Facts, hits: Sequence[Hit]) -> bool:
+    """Whether the scheduler is ending the attempt, as it would show while it does."""
+    if facts.ended is None or facts.ended[1] not in _FROM_OUTSIDE:
+        return False
+    return any("CANCELLED AT" in hit.line or hit.pattern.failure_class in _STOPPED for hit in hits)
 
 
 def as_the_log_says(
