@@ -32,6 +32,8 @@ _NETWORK_WORDS = (
 _ALONE = ("forward-compute", "backward-compute", "forward_compute", "backward_compute")
 """Timers of work that no rank waits for another in."""
 _RANKS_KEPT = 8192
+_LONGEST_MS = 1e9
+"""A timer that tells of more is not believed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,8 @@ def with_timer_line(parts: Parts, hit: Hit, step: int | None, cost_ms: float | N
     """A line of a table of timers: one part's fastest and slowest rank, or one rank's time."""
     name = (hit.group("timer") or "").strip(" .:").lower()[:48]
     high, low, rank = hit.real("max_ms"), hit.real("min_ms"), hit.number("rank")
+    if not all(value is None or 0 <= value <= _LONGEST_MS for value in (high, low)):
+        return parts
     if rank is not None and high is not None:
         return _ranked(parts, name, rank, high, step or 0)
     if name and high is None:
@@ -74,6 +78,8 @@ def with_timer_line(parts: Parts, hit: Hit, step: int | None, cost_ms: float | N
 
 
 def _timed(parts: Parts, name: str, high: float, low: float) -> Parts:
+    if not 0 <= high <= _LONGEST_MS:
+        return parts
     known = next((one for one in parts.timers if one.name == name), None)
     if known is None:
         if len(parts.timers) >= TIMERS:

@@ -35,6 +35,8 @@ DIVERGED = "numerical_divergence"
 KEPT = 48
 LEARN = 12
 """Usual values that must be known before any other can be odd."""
+LARGEST = 1e30
+"""A greater number is as good as this one; sums of the greatest would be none any more."""
 LEARN_EVERY = 8
 BAD_LINES = 3
 BAD_LINES_LONG = 2
@@ -218,7 +220,7 @@ class _Judge:
 
     def _loss_is_high(self, a: Advance, loss: float) -> None:
         odd = _longer(self._high, a, f"loss {loss:.4g} after {self._loss_usual:.4g}")
-        odd = replace(odd, worst=max(odd.worst, loss))
+        odd = replace(odd, worst=max(odd.worst, _short(loss)))
         if odd.lines >= JUMP_LINES and not odd.told:
             odd = self._jumped(odd, "derived.loss_jump", "the loss jumped", loss)
         lasts = odd.lines >= EXPLODED_LINES and odd.steps >= EXPLODED_STEPS
@@ -271,7 +273,7 @@ class _Judge:
             domain=Domain.APPLICATION,
             severity=severity,
             step=at.step,
-            value=value,
+            value=None if value is None else _short(value),
             detail=detail,
         )
 
@@ -285,4 +287,4 @@ def _longer(odd: Odd, a: Advance, what: str) -> Odd:
 
 
 def _short(value: float) -> float:
-    return float(f"{value:.5g}")
+    return float(f"{max(-LARGEST, min(LARGEST, value)):.5g}")

@@ -308,6 +308,7 @@ class _Pace:
         )
 
     def _shown(self, cost: float) -> str:
+        cost = max(-300.0, min(300.0, cost))
         if self._rank == _THROUGHPUT:
             return f"{exp(-cost):.4g} as printed"
         return f"{exp(cost) * (self._batch or 1):.4g} s"

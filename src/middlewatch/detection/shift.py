@@ -79,7 +79,7 @@ def drop_of(excess: float) -> float:
 
 def slower_of(excess: float) -> float:
     """How much longer an iteration takes, in per cent."""
-    return 100.0 * (exp(excess) - 1.0)
+    return 100.0 * (exp(min(excess, 50.0)) - 1.0)
 
 
 def lines_to_learn(per_line: float) -> int:
