@@ -24,7 +24,13 @@ from middlewatch.model.signal import Signal, SignalKind
 from middlewatch.ports.clock import Clock
 from middlewatch.ports.scanner import Scanner
 from middlewatch.ports.scheduler import Scheduler
-from middlewatch.services.watcher import Watch, Watcher, WatcherReport, WatcherSettings
+from middlewatch.services.watcher import (
+    Evidence,
+    Watch,
+    Watcher,
+    WatcherReport,
+    WatcherSettings,
+)
 
 CLUSTER = ClusterId("slurm", "prod")
 COMMENT = '{"middlewatch":{"environment":"prod","mode":"action"}}'
@@ -41,6 +47,7 @@ class World:
     watcher: Watcher
     settings: WatcherSettings
     policy: Policy
+    evidence: Evidence | None = None
 
     @property
     def now(self) -> datetime:
@@ -52,7 +59,13 @@ class World:
 
     def restart(self, scheduler: Scheduler | None = None) -> None:
         """Another process takes over: nothing is left but the store."""
-        self.watcher = made(self.store, scheduler or self.scheduler, self.policy, self.settings)
+        self.watcher = made(
+            self.store,
+            scheduler or self.scheduler,
+            self.policy,
+            self.settings,
+            evidence=self.evidence,
+        )
 
     def run(self, seconds: float, every: float = 0.5) -> WatcherReport:
         """Let time pass with a tick at each step; the last report."""
@@ -86,6 +99,7 @@ def made(
     *,
     scanner: Scanner = _SCANNER,
     clock: Clock | None = None,
+    evidence: Evidence | None = None,
 ) -> Watcher:
     return Watcher(
         store=store,
@@ -98,6 +112,7 @@ def made(
         policy=policy,
         settings=settings,
         own=OwnPatterns(),
+        evidence=evidence,
     )
 
 
@@ -105,6 +120,7 @@ def world(
     folder: Path,
     policy: Policy | None = None,
     settings: WatcherSettings | None = None,
+    evidence: Evidence | None = None,
     **config: Any,
 ) -> World:
     cluster = SimulatedCluster(SimulatedConfig(**config), now=EPOCH)
@@ -117,7 +133,8 @@ def world(
         cluster,
         scheduler,
         store,
-        made(store, scheduler, policy, settings),
+        made(store, scheduler, policy, settings, evidence=evidence),
         settings,
         policy,
+        evidence,
     )
