@@ -29,6 +29,7 @@ NOBODYS = frozenset(
         "slow_input",
         "slow_fabric",
         "slow_node",
+        "slow_job",
     }
 )
 """Classes of the whole job: a rank that says so is only the one that spoke first."""
@@ -62,6 +63,9 @@ def culprit_of(
     if cause is None:
         return Culprit()
     named = issue.failure_class
+    if cause.kind is SignalKind.SLOW and len(cause.ranks) == 1:
+        # Measured against all other ranks, not said by one.
+        return _placed(cause.ranks[0], None, _single(cause.nodes, places), places)
     if named in NOBODYS:
         return Culprit(node=_single(cause.nodes, places) if named.startswith("slow") else None)
     if named == "peer_connection_lost":
