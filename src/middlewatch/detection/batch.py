@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from math import isfinite
 
 from middlewatch.model.activity import Activity, Growth
 from middlewatch.model.attempt import Attempt
 from middlewatch.model.pattern import Pattern
 
+LARGEST = 1e18
+"""No quantity of a training is larger; and what is computed of one stays finite."""
 _FACTORS = {"K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12}
 
 
@@ -48,9 +49,9 @@ def whole(text: str) -> int | None:
 
 
 def real(text: str) -> float | None:
-    """A text as a finite number, with thousands separators and with a factor behind it."""
+    """A text as a number of a size that occurs, with thousands separators and with a factor behind it."""
     value = figure(text)
-    return value if value is not None and isfinite(value) else None
+    return value if value is not None and abs(value) <= LARGEST else None
 
 
 def figure(text: str) -> float | None:

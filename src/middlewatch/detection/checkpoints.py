@@ -23,6 +23,8 @@ def after_checkpoint_line(state: DetectionState, hit: Hit, at: Moment) -> Detect
     progress = state.progress
     match hit.pattern.kind:
         case PatternKind.CHECKPOINT_SAVING:
+            if step is not None and step != state.saving_step:
+                state = confirmed(state, at)
             state = in_phase(state, Phase.CHECKPOINT, at)
             return replace(
                 state,

@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from middlewatch.detection.batch import Hit
-from middlewatch.detection.names import nodes_of, ranks_of, writer_of
+from middlewatch.detection.names import nodes_of, ranks_of, short, writer_of
 from middlewatch.detection.state import OPEN_TRACEBACKS, DetectionState, OpenTraceback, Suspicion
 from middlewatch.model.pattern import PatternKind
 from middlewatch.model.signal import Signal, SignalKind, Source, SourceKind, signal_key
@@ -56,7 +56,7 @@ def with_traceback(state: DetectionState, hit: Hit) -> DetectionState:
         and announced.harmless
         and hit.offset - announced.offset <= IGNORED_BYTES
     )
-    opened = OpenTraceback(writer, hit.stream, hit.offset, harmless)
+    opened = OpenTraceback(writer, short(hit.stream), hit.offset, harmless)
     return replace(state, tracebacks=(*others, opened)[-OPEN_TRACEBACKS:])
 
 
@@ -64,7 +64,7 @@ def _open(state: DetectionState, hit: Hit) -> OpenTraceback | None:
     writer = writer_of(hit)
     for opened in state.tracebacks:
         near = 0 <= hit.offset - opened.offset <= TRACEBACK_BYTES
-        if opened.writer == writer and opened.stream == hit.stream and near:
+        if opened.writer == writer and opened.stream == short(hit.stream) and near:
             return opened
     return None
 

@@ -13,7 +13,7 @@ from datetime import datetime
 from middlewatch.detection.advance import Advance, judged
 from middlewatch.detection.attempts import another, began, noted
 from middlewatch.detection.batch import Hit
-from middlewatch.detection.checkpoints import after_checkpoint_line, doubted
+from middlewatch.detection.checkpoints import after_checkpoint_line, confirmed, doubted
 from middlewatch.detection.hang import recovery, with_dump, with_pause
 from middlewatch.detection.hits import SIGNALS, cut, with_failure, with_traceback
 from middlewatch.detection.limits import silence_limit
@@ -176,11 +176,13 @@ class Lines:
             case PatternKind.PLACEMENT | PatternKind.STACK | PatternKind.ATTEMPT:
                 pass
             case PatternKind.EVALUATION:
-                self.state = in_phase(state, Phase.EVALUATION, at)
+                self.state = in_phase(confirmed(state, at), Phase.EVALUATION, at)
             case PatternKind.TOTAL:
                 self.state = _with_total(state, hit)
             case _:
                 phase = hit.pattern.phase
+                if phase is Phase.SHUTDOWN:
+                    state = confirmed(state, at)
                 self.state = alive(state, at) if phase is None else in_phase(state, phase, at)
 
     def _resume(self) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 
 from middlewatch.detection.batch import Hit
 
 MOST_NAMES = 64
+LONGEST = 48
+_WRITERS = ("actor", "host", "label", "local_rank", "rank")
 _PART = re.compile(r"([A-Za-z0-9._-]+)(?:\[([0-9,-]+)\])?([A-Za-z0-9._-]*)")
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,253}")
 
@@ -60,8 +63,14 @@ def nodes_of(hit: Hit) -> tuple[str, ...]:
     return (node,) if node and _NODE.fullmatch(node) else ()
 
 
+def short(name: str) -> str:
+    """A name of any length as one of at most `LONGEST` characters, different for different names."""
+    if len(name) <= LONGEST:
+        return name
+    return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:LONGEST]
+
+
 def writer_of(hit: Hit) -> str:
     """Who wrote the line, as far as its prefix tells: tells interleaved tracebacks apart."""
-    return "/".join(
-        hit.group(name) or "" for name in ("actor", "host", "label", "local_rank", "rank")
-    )
+    groups = dict(hit.groups)
+    return short("/".join(groups.get(name, "") for name in _WRITERS))

@@ -15,6 +15,7 @@ from middlewatch.detection.coverage import coverage
 from middlewatch.detection.hang import lasting, no_progress, silence
 from middlewatch.detection.limits import silence_limit_s
 from middlewatch.detection.lines import Lines
+from middlewatch.detection.names import short
 from middlewatch.detection.numbers import at_the_end
 from middlewatch.detection.scheduler_facts import end_signal, vanished_signal
 from middlewatch.detection.stamps import Stamps, zone_between
@@ -57,8 +58,8 @@ def observe(
     state, signals = with_saves(state, lines.state, batch.hits), lines.signals
     for unreadable in batch.unreadable:
         said = f"{unreadable.word}:{unreadable.path}"
-        if said not in state.unreadable_reported:
-            told = (*state.unreadable_reported, said)[-32:]
+        if short(said) not in state.unreadable_reported:
+            told = (*state.unreadable_reported, short(said))[-32:]
             state = replace(state, unreadable_reported=told)
             signals.append(_cannot_read(state, said, unreadable.path, unreadable.reason, now))
     if _runs(batch) and batch.caught_up and batch.readable:
