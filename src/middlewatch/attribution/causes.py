@@ -17,6 +17,7 @@ from middlewatch.attribution.classes import (
     KILLED_UNKNOWN,
     NODE_FAILURE,
     OPEN_TO_PROOF,
+    SILENT_HANG,
     STOPPED_FROM_OUTSIDE,
     Depth,
     class_of,
@@ -75,6 +76,10 @@ def cause_of(signals: Sequence[Signal], attempt: Attempt) -> Cause:
     """The cause of one failure, from its signals (at least one, in storage order)."""
     requeued = attempt.end is not None and attempt.end.by is EndedBy.REQUEUE
     first = first_cause(signals, requeued=requeued)
+    if first.kind is SignalKind.SECOND_WITNESS and class_of(first) == SILENT_HANG:
+        # It confirms a silence. What explains that is asked of the silence, unless it names a node.
+        silences = (s for s in signals if s.kind is SignalKind.SILENCE and not first.nodes)
+        first = next(silences, first)
     if class_of(first) in WAITING and first.kind is SignalKind.WATCHDOG_LINE:
         found = finding_of(signals, world_of(attempt))
         located = odd_one(signals)
