@@ -120,6 +120,39 @@ class WatcherSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class MetricsSettings:
+    url: str = _key(
+        "", "Prometheus or VictoriaMetrics, such as `http://prometheus:9090`; empty: no metrics"
+    )
+    every_s: float = _key(
+        30.0, "how often one silent job is looked at, and the step counters of all", 1.0
+    )
+    window_s: float = _key(
+        60.0, "each value is taken over this time; it must hold at least two scrapes", 2.0, 3600.0
+    )
+    timeout_s: float = _key(2.0, "an answer that takes longer is given up", 0.1, 60.0)
+    node_label: str = _key(
+        "", "label with the node's name; empty: `Hostname` for DCGM, `instance` for node_exporter"
+    )
+    job_label: str = _key("job_id", "label with Slurm's job id in the step counter")
+    tenant: str = _key("", "value of the header that names the tenant; empty: none is sent")
+    tenant_header: str = _key("X-Scope-OrgID", "name of that header")
+    token_file: str = _key("", "file with a bearer token")
+    username: str = _key("", "user name, where the server wants basic authentication")
+    password_file: str = _key("", "file with that user's password")
+    ca_file: str = _key("", "PEM file of authorities to trust; empty: the machine's")
+    gpu_power_query: str = _key(
+        "", "PromQL of your own (docs/metrics.md); empty: DCGM's, `none`: not asked"
+    )
+    gpu_tensor_query: str = _key("", "the same for tensor activity")
+    gpu_sm_query: str = _key("", "the same for the activity of multiprocessors")
+    cpu_time_query: str = _key("", "the same for processor time; empty: node_exporter's")
+    disk_io_query: str = _key("", "the same for disk traffic")
+    network_io_query: str = _key("", "the same for network traffic")
+    step_query: str = _key("", "the same for step counters; empty: `middlewatch_step`")
+
+
+@dataclass(frozen=True, slots=True)
 class ManagerSettings:
     interval_s: float = _key(1.0, "between two rounds without a hint", 0.05)
 
@@ -185,6 +218,7 @@ class Settings:
     gateway: GatewaySettings = GatewaySettings()
     policy: Policy = Policy()
     watcher: WatcherSettings = WatcherSettings()
+    metrics: MetricsSettings = MetricsSettings()
     manager: ManagerSettings = ManagerSettings()
     controller: ControllerSettings = ControllerSettings()
     watchdog: WatchdogSettings = WatchdogSettings()
@@ -297,6 +331,15 @@ def contradictions(settings: Settings) -> Iterator[tuple[str, str, str]]:
         yield "gateway", "insecure", f"refused on {gateway.bind}: only a loopback address"
     if gateway.insecure and deployment.mode is not Mode.MONITOR:
         yield "gateway", "insecure", 'refused with mode "action": only monitor'
+    metrics = settings.metrics
+    if metrics.url and not re.match(r"https?://[^/\s]", metrics.url):
+        yield (
+            "metrics",
+            "url",
+            f"{metrics.url[:80]!r} must begin with http:// or https:// and a host",
+        )
+    if metrics.token_file and metrics.username:
+        yield "metrics", "username", "token_file and username exclude each other"
     policy = settings.policy
     if policy.attempts_without_checkpoint < 1:
         yield "policy", "attempts_without_checkpoint", "at least 1"
