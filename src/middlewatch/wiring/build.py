@@ -99,6 +99,7 @@ def watcher(parts: Parts, log: Any, hint: Hint) -> Service:
     from middlewatch.adapters.scan.catalogue import BadPatternError, read_catalogue
     from middlewatch.adapters.scan.engine import Engine, NoEngineError, engine_of, scanner_for
     from middlewatch.services.watcher import Watch, Watcher
+    from middlewatch.wiring.evidence import evidence
     from middlewatch.wiring.loading import BadSettings, Problem
 
     given = parts.settings.watcher.patterns
@@ -121,6 +122,7 @@ def watcher(parts: Parts, log: Any, hint: Hint) -> Service:
         policy=parts.settings.policy,
         clock=parts.clock,
         own=OwnPatterns(),
+        evidence=evidence(parts.settings.metrics, parts.clock),
     )
     return WatcherEdge(service, log, hint)
 
