@@ -161,7 +161,8 @@ def account_of(
         culprit=culprit,
         cascade=cascade,
         onset_line=onset,
-        last_step=progress.last_step,
+        # Before the first step it stands where it was loaded from.
+        last_step=progress.loaded_step if progress.last_step is None else progress.last_step,
         checkpoint_step=checkpoint,
         nodes=nodes,
         opinion=advisable(named, drive.attempt, around),
