@@ -24,7 +24,7 @@ RANGE = "/api/v1/query_range"
 INSTANT = "/api/v1/query"
 MOST_POINTS = 1000
 """Prometheus gives at most 11,000 for one series."""
-LEAST_STEP_S = 5.0
+LEAST_STEP_S = 1.0
 MOST_SERIES = 200_000
 
 
