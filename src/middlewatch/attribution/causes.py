@@ -54,7 +54,10 @@ _FALLBACK = (
 )
 
 
-_OWN_SIGNAL = re.compile(r"(?i)segmentation|segfault|bus error|SIGSEGV|SIGBUS|signal:? (?:7|11)\b")
+_OWN_SIGNAL = re.compile(
+    r"(?i)segmentation|segfault|bus error|SIGSEGV|SIGBUS|SIGILL|SIGFPE|signal:? (?:4|7|8|11)\b"
+    r"|exit ?code:? -(?:4|7|8|11)\b|exit(?:ed with)? code (?:132|135|136|139)\b"
+)
 _OF_OTHERS = re.compile(
     r"(?i)nccl|gloo|mpi|c10d|collective|connection|socket|peer|broken ?pipe|store|communicator"
     r"|EOFError|remote|rendezvous|actor|worker died"

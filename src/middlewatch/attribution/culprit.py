@@ -188,6 +188,10 @@ def _reported(cause: Signal, own: Sequence[Signal], places: Places) -> Culprit:
     reports = [s for s in own if _reports(s) and s.key != cause.key]
     found = [(s, _told_by(s, places)) for s in reports]
     table = [c for s, c in found if s.kind is SignalKind.CASCADE_LINE and "local_rank" in s.detail]
+    local = _told_by(cause, places).local_rank
+    same = [c for c in table if local is not None and c.local_rank == local]
+    if same:
+        return same[-1]
     first = next((c for _, c in found if c.rank is not None or c.local_rank is not None), None)
     if first is None:
         return next((c for _, c in found if c.node is not None), Culprit())
@@ -202,8 +206,10 @@ def _reported(cause: Signal, own: Sequence[Signal], places: Places) -> Culprit:
 
 def _reports(signal: Signal) -> bool:
     """A launcher's or Slurm's word about a process that has died."""
-    died = signal.kind is SignalKind.FAILURE_LINE and class_of(signal) == KILLED_UNKNOWN
-    return signal.kind in _REPORTERS or died
+    unclassed = class_of(signal) == KILLED_UNKNOWN
+    return signal.kind is SignalKind.LAUNCHER_END or (
+        unclassed and signal.kind in {SignalKind.CASCADE_LINE, SignalKind.FAILURE_LINE}
+    )
 
 
 def _node_at_whole(named: str, cause: Signal, own: Sequence[Signal], places: Places) -> str | None:

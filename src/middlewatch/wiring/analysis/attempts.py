@@ -21,6 +21,7 @@ _PREFIX = re.compile(rb"^(?:\[?rank\s?\d+\]?:|\d+:)\s*")
 _SHORTEST = 12
 
 _STRONG = frozenset({PatternKind.LAUNCHER_END, PatternKind.RESTARTING})
+_FELL = frozenset({PatternKind.FAILURE, PatternKind.EXCEPTION})
 _LOUD = _STRONG | {
     PatternKind.FAILURE,
     PatternKind.EXCEPTION,
@@ -48,15 +49,21 @@ def attempt_starts(
     ``known`` are those that the fold knows by their words. Besides, an attempt begins where,
     behind an end, two of the log's own first lines come again, or steps are counted again."""
     ends = sorted({f.line for f in found if f.pattern.kind in _STRONG or _put_back(f, lines)})
-    if not ends:
+    fell = sorted({f.line for f in found if f.pattern.kind in _FELL})
+    if not ends and not fell:
         return tuple(sorted({1, *known}))
     starts = [1]
     first = _known_first(lines, found)
+    opening = next(iter(first), b"")
     loud = frozenset(f.line for f in found if f.pattern.kind is not PatternKind.PHASE)
-    for number in range(ends[0] + 1, len(lines) + 1):
-        if number in loud or first.get(_normal(lines[number - 1]), number) >= ends[0]:
+    earliest = min((*ends, *fell))
+    for number in range(earliest + 1, len(lines) + 1):
+        text = _normal(lines[number - 1])
+        if number in loud or first.get(text, number) >= earliest:
             continue
-        if _between(ends, starts[-1], number) and _two_again(lines, number, first):
+        # A failure alone is an end only where the log begins again with its very first line.
+        over = ends if text != opening else [*ends, *fell]
+        if _between(over, starts[-1], number) and _two_again(lines, number, first):
             starts.append(number)
     every = sorted({*starts, *known, *_counted_again(found, ends, starts)})
     # What begins twice without an end in between has begun once.
@@ -65,7 +72,7 @@ def attempt_starts(
         start
         for place, start in enumerate(every)
         if place == 0
-        or _between(ends, every[place - 1], start)
+        or _between([*ends, *fell], every[place - 1], start)
         or {every[place - 1], start} <= told
     )
 

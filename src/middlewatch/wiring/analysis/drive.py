@@ -168,6 +168,8 @@ class _Desk:
             )
         )
         acts = isinstance(self.outcome, Advise) and gates.open
+        if attempt.completing and not acts:
+            return  # its end is coming, and will say more
         if not acts and not any(map(_worth_an_alarm, own)):
             return
         kind = kind_of(issue, own, attempt)
@@ -371,7 +373,7 @@ def ended(attempt: Attempt, facts: Facts, at: datetime, now: datetime) -> Attemp
         learned_at=now,
         final=True,
     )
-    return replace(attempt, state=state, end=end, last_seen_at=now)
+    return replace(attempt, state=state, end=end, completing=False, last_seen_at=now)
 
 
 def _rounds(timeline: Timeline, lines: range) -> list[range]:
