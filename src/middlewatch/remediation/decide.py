@@ -180,8 +180,10 @@ def _no_progress(inputs: DecisionInputs) -> tuple[DecisionBasis, str]:
     if not seen.failure_lines:
         return (
             DecisionBasis.WATCHDOG_AND_NO_PROGRESS,
-            "it was silent, a dump of its stacks was taken, and no progress followed within the "
-            "grace",
+            (
+                "it was silent, a dump of its stacks was taken, and no progress followed within the "
+                "grace"
+            ),
         )
     return (
         DecisionBasis.FAILURE_LINE_AND_NO_PROGRESS,
