@@ -36,6 +36,8 @@ from middlewatch.wiring.analysis.facts import Facts
 from middlewatch.wiring.analysis.timeline import Timeline
 
 TICK_S = 1.0
+ASKED_FROM = 5
+"""Ticks without a line from which the fold is asked whether it would speak in between."""
 PATH = "log"
 PARTITION = "any"
 CLUSTER = ClusterId("slurm", "analysis")
@@ -295,6 +297,8 @@ class _Run:
         began = self.now
         ticks = int((until - began).total_seconds() / TICK_S) - 1
         low = 0
+        if ticks < ASKED_FROM:
+            ticks = 0  # the next round is soon enough
         while low < ticks and self._speaks(quiet, began, ticks):
             early, late = low, ticks
             while late - early > 1:
