@@ -97,3 +97,6 @@ class Batch:
     """Its checkpoint directory, where it was looked at."""
     measured: bool | None = None
     """Whether any of its nodes appears in the site's metrics; None where nobody has looked."""
+    sampled: bool = True
+    """Where its steps are samples of the site's metrics: those of the present were seen just now.
+    A counter that nobody has looked at, or that nobody measures any more, is not silent."""

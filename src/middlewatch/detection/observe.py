@@ -62,7 +62,7 @@ def observe(
             told = (*state.unreadable_reported, short(said))[-32:]
             state = replace(state, unreadable_reported=told)
             signals.append(_cannot_read(state, said, unreadable.path, unreadable.reason, now))
-    if _runs(batch) and batch.caught_up and batch.readable:
+    if _runs(batch) and batch.caught_up and batch.readable and batch.sampled:
         for judge in (no_progress, silence):
             state, signal = judge(state, now, limits)
             if signal is not None:

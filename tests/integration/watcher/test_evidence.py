@@ -311,6 +311,25 @@ def test_counter_of_the_attempt_before_is_not_this_ones(tmp_path: Path) -> None:
     assert progress is None or progress.last_step is None
 
 
+def test_counter_that_is_measured_no_more_is_not_silent(tmp_path: Path) -> None:
+    jobs: list[str] = []
+    metrics = counted(jobs, 1e9)
+    here = site(tmp_path, metrics, every_s=15.0)
+    jobs.append(here.submit(trainer(startup_s=1e6), nodes=1))
+    here.log.write_text("hello\n")
+    os.utime(here.log, (EPOCH.timestamp() + 1,) * 2)
+    here.run(900, every=5)
+    metrics.away = "no answer from the metrics server"
+    here.run(1200, every=5)
+    metrics.away, metrics.steps_of = "", None
+    here.run(1200, every=5)
+    (attempt,) = here.attempts(jobs[0])
+    progress = here.store.progress(attempt.id)
+    assert progress is not None
+    assert progress.last_step is not None
+    assert here.signals(attempt, SignalKind.SILENCE) == []
+
+
 # -- the checkpoint directory --------------------------------------------------------------------
 
 

@@ -102,11 +102,13 @@ class Evidence:
         hits = tuple(self._hits(attempt, state))
         if hits:
             batch = replace(batch, hits=(*batch.hits, *hits))
+        if state.counter.pattern == STEP_METRIC.id:
+            batch = replace(batch, sampled=self._is_sampled(attempt, now))
         if self._names is not None and attempt.nodes:
             batch = replace(batch, measured=any(map(self._is_named, attempt.nodes)))
-        silence = quiet(state) if batch.caught_up and batch.readable and not hits else None
+        judged = batch.caught_up and batch.readable and batch.sampled and not hits
+        silence = quiet(state) if judged else None
         if silence is None:
-            self._looks.pop(attempt.id, None)
             return batch
         activity = self._activity(attempt, silence, now, report)
         growth = self._growth(attempt, state, now, report)
@@ -157,6 +159,13 @@ class Evidence:
                     written_at=datetime.fromtimestamp(at, UTC),
                 )
         self._remember(self._counted, attempt.id, known)
+
+    def _is_sampled(self, attempt: Attempt, now: datetime) -> bool:
+        """Whether this tick's answer shows the attempt's counter as it is now, moved or not."""
+        samples = self._steps.get(attempt.job_id)
+        if not samples or self._metrics is None:
+            return False
+        return now.timestamp() - samples[-1][0] <= self._metrics.window_s / 2
 
     def _ask_names(self, metrics: Metrics, now: datetime, report: WatcherReport) -> None:
         began = self._seconds()
