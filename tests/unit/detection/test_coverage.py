@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from middlewatch.attribution.issues import governing, issues_from
 from middlewatch.detection.batch import Batch, Unreadable
 from middlewatch.detection.observe import observe
@@ -90,3 +92,22 @@ def test_blindness_is_an_issue_of_its_own_that_governs_nothing() -> None:
     _, seen = look(state, 300, Batch(JOB, output_at=at(299)))
     (over,) = issues_from([*blind, *seen], (issue,), JOB)
     assert (over.id, over.state) == (issue.id, IssueState.RECOVERED)
+
+
+@pytest.mark.parametrize(("measured", "told"), [(True, []), (False, ["metrics"]), (None, [])])
+def test_nodes_that_nobody_measures_are_told_without_an_issue(
+    measured: bool | None, told: list[str]
+) -> None:
+    one = attempt(nodes=("n1",))
+    state = fresh(one.id)
+    signals: list[Signal] = []
+    for seconds in (60, 200, 320):
+        batch = Batch(one, output_at=at(seconds - 1), measured=measured)
+        found = observe(state, batch, at(seconds))
+        state = found.state
+        signals += found.signals
+    assert [unseen.what for unseen in state.progress.unseen] == told
+    assert signals == []
+    # Where nobody looked in a round, what was known stands.
+    state = observe(state, Batch(one, output_at=at(330)), at(331)).state
+    assert [unseen.what for unseen in state.progress.unseen] == told

@@ -174,3 +174,18 @@ def test_progress_pattern_that_cannot_be_one_is_told_and_changes_nothing_else(
     assert read.progress == ""
     assert "progress" in read.problems[0]
     assert read.mode is JobMode.ACTION
+
+
+def test_directory_of_checkpoints_is_taken_from_the_comment() -> None:
+    comment = '{"middlewatch":{"environment":"prod","mode":"action","checkpoints":"/scratch/run7"}}'
+    read = read_comment(comment)
+    assert (read.checkpoints, read.problems) == ("/scratch/run7", ())
+
+
+@pytest.mark.parametrize("given", ["run7", 7, ["/a"], "/a\nb", "/" + "x" * 2000, None, {"a": 1}])
+def test_directory_that_is_none_is_told_and_the_job_watched_without_it(given: object) -> None:
+    member = {"environment": "prod", "mode": "action", "checkpoints": given}
+    read = read_comment(json.dumps({"middlewatch": member}))
+    assert read.checkpoints == ""
+    assert read.mode is JobMode.ACTION
+    assert any("checkpoints must be the absolute path" in problem for problem in read.problems)
