@@ -7,6 +7,7 @@ a reader sees pieces and not splinters.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -18,7 +19,7 @@ from middlewatch.attribution.culprit import Culprit
 from middlewatch.attribution.kind import STANDING_STILL, CaseKind, kind_of
 from middlewatch.attribution.stacks import PROCESS, STACK
 from middlewatch.model.attempt import EndedBy
-from middlewatch.model.issue import IssueState, VerdictBasis
+from middlewatch.model.issue import Issue, IssueState, VerdictBasis
 from middlewatch.model.signal import Signal, SignalKind, SourceKind
 from middlewatch.remediation.advisable import Circumstances, Opinion, advisable
 from middlewatch.wiring.analysis.drive import Drive
@@ -118,6 +119,8 @@ def account_of(
     """Tell what one drive came to. ``earlier`` are the drives of the attempts before it."""
     issue = drive.issue
     own = drive.own
+    if issue is not None and _went_on(drive, issue, own):
+        issue, own = None, ()
     kind = kind_of(issue, own, drive.attempt)
     told = issue is not None and issue.state is IssueState.OPEN
     told = told and kind not in {CaseKind.HEALTHY, CaseKind.COMPLETED}
@@ -173,6 +176,15 @@ def account_of(
         attempts=len(earlier) + 1,
         lines=tuple(lines),
     )
+
+
+def _went_on(drive: Drive, issue: Issue, own: Sequence[Signal]) -> bool:
+    """Whether a running job printed a failure, nothing confirmed it, and it has stepped since."""
+    stepped = drive.progress.last_step_at
+    cause = next((s for s in own if s.key == issue.first_cause), None)
+    if drive.attempt.end is not None or drive.alarms or cause is None or stepped is None:
+        return False
+    return stepped > cause.happened_at and cause.kind is SignalKind.FAILURE_LINE
 
 
 # -- lines ------------------------------------------------------------------------------------
@@ -358,11 +370,14 @@ def _repeated(drive: Drive, earlier: Sequence[Drive], facts: Facts) -> bool:
     return same and before.progress.last_step == drive.progress.last_step
 
 
+_PUT_BACK = re.compile(r"DUE TO JOB REQUEUE|(?i:\brequeu(?:ed|e?ing)\b.{0,20}\bjob\b)")
+
+
 def _requeued(drive: Drive) -> bool:
     end = drive.attempt.end
     if end is not None and end.by is EndedBy.REQUEUE:
         return True
-    return any("DUE TO JOB REQUEUE" in s.excerpt for s in drive.own)
+    return any(_PUT_BACK.search(signal.excerpt) is not None for signal in drive.own)
 
 
 def _unseen(

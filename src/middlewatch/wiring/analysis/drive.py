@@ -33,7 +33,7 @@ from middlewatch.model.signal import Phase, Progress, Signal, SignalKind
 from middlewatch.ports.scanner import Scanner
 from middlewatch.remediation import Advise, DecisionInputs, History, Outcome, decide, witnesses_of
 from middlewatch.wiring.analysis.facts import Facts
-from middlewatch.wiring.analysis.timeline import Timeline
+from middlewatch.wiring.analysis.timeline import LEAP_S, Timeline
 
 TICK_S = 1.0
 ASKED_FROM = 5
@@ -252,10 +252,11 @@ def drive(
             run.attempt = replace(run.attempt, completing=True)
         run.round(Batch(run.attempt, hits, output_at=timeline.moment(block[-1])))
     written = timeline.moment(lines[-1]) if lines else now
-    if last and not facts.given:
-        facts = replace(facts, ended=as_the_log_says(run.desk.known, run.signals, run.state))
+    if last and (not facts.given or (facts.ended and facts.ended[1] is EndedBy.UNKNOWN)):
+        told = as_the_log_says(run.desk.known, run.signals, run.state)
+        facts = replace(facts, ended=told or facts.ended)
     if facts.ended is None or not last:
-        quiet = timedelta(seconds=facts.quiet_after_s if last else 0.0)
+        quiet = timedelta(seconds=_quiet_s(facts, timeline, written) if last else 0.0)
         run.wait_until(max(run.now, written + quiet))
         run.round(Batch(run.attempt))
     else:
@@ -331,6 +332,14 @@ class _Run:
             boundaries=tuple(boundary.offset for boundary in self.state.boundaries),
             usual_interval_s=median(intervals) if intervals else None,
         )
+
+
+def _quiet_s(facts: Facts, timeline: Timeline, written: datetime) -> float:
+    """How long nothing had been written when somebody looked."""
+    if facts.observed_at is None or facts.log_last_write is not None or timeline.clock == "none":
+        return facts.quiet_after_s
+    lasted = (facts.observed_at - written).total_seconds()
+    return lasted if 0 < lasted <= LEAP_S else 0.0
 
 
 def _being_stopped(facts: Facts, hits: Sequence[Hit]) -> bool:
