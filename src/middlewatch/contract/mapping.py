@@ -74,7 +74,9 @@ def job_message(
         out_time(message.progress.last_step_at, progress.last_step_at)
         out_time(message.progress.last_output_at, progress.last_output_at)
         message.progress.unseen.extend(out_texts(unseen.what for unseen in progress.unseen))
-        since = min((unseen.since for unseen in progress.unseen), default=None)
+        # Of a job that is blind the time of that counts, not that its nodes were never measured.
+        blind = [unseen.since for unseen in progress.unseen if unseen.what != "metrics"]
+        since = min(blind or (unseen.since for unseen in progress.unseen), default=None)
         out_time(message.progress.unseen_since, since)
     return message
 

@@ -135,8 +135,8 @@ class Phase(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Unseen:
     """Something that is needed to judge a live job and cannot be seen. ``what`` is ``log``
-    (nothing of its output can be read) or ``progress`` (no line of it is recognised as
-    progress); ``since`` is when it was last seen, or when the attempt started."""
+    (nothing of its output can be read), ``progress`` (no line of it is recognised as
+    progress) or ``metrics`` (the site's metrics server has nothing of its nodes); ``since`` is when it was last seen, or when the attempt started."""
 
     what: str
     since: datetime

@@ -20,7 +20,7 @@ from middlewatch.detection.batch import Batch, Hit
 from middlewatch.detection.state import DetectionState
 from middlewatch.detection.testimony import Quiet, quiet, wants_growth
 from middlewatch.model.activity import Activity, ActivityKind, Growth
-from middlewatch.model.answer import Absent, Known, Unknown
+from middlewatch.model.answer import Answer, Known, Unknown
 from middlewatch.model.attempt import Attempt
 from middlewatch.model.identity import AttemptId
 from middlewatch.model.pattern import Pattern, PatternKind
@@ -79,6 +79,8 @@ class Evidence:
         self._stepped_at: datetime | None = None
         self._steps: dict[str, tuple[tuple[float, int], ...]] = {}
         self._counted: dict[AttemptId, float] = {}
+        self._troubles: dict[str, str] = {}
+        """What was answered badly, by the question: told in each tick until it is answered well."""
 
     def begin(self, now: datetime, report: WatcherReport) -> None:
         """A tick begins: what is asked about all jobs at once."""
@@ -87,6 +89,8 @@ class Evidence:
         metrics = self._metrics
         if metrics is None:
             return
+        for why in self._troubles.values():
+            _say(report, why)
         if metrics.counts_steps and _due(self._stepped_at, now, self._every) and self._may_ask():
             self._ask_steps(metrics, now, report)
         if _due(self._named_at, now, timedelta(seconds=MEASURED_EVERY_S)) and self._may_ask():
@@ -124,8 +128,7 @@ class Evidence:
         began = self._seconds()
         answer = metrics.steps(since, now)
         self._asked(began)
-        if isinstance(answer, Unknown):
-            _say(report, answer.why)
+        if self._is_trouble("steps", answer, report):
             return
         self._stepped_at = now
         if isinstance(answer, Known):
@@ -172,11 +175,12 @@ class Evidence:
         answer = metrics.measured(now)
         self._asked(began)
         self._named_at = now
-        if isinstance(answer, Unknown):
+        if self._is_trouble("names", answer, report):
             self._names = None
-            _say(report, answer.why)
-        else:
-            self._names = answer.value if isinstance(answer, Known) else frozenset()
+            return
+        # All kinds were asked for, and answered.
+        self._troubles = {q: why for q, why in self._troubles.items() if q == "steps"}
+        self._names = answer.value if isinstance(answer, Known) else frozenset()
 
     def _is_named(self, node: str) -> bool:
         names = self._names or frozenset()
@@ -202,16 +206,12 @@ class Evidence:
                 kind, attempt.nodes, attempt.job_id, silence.compare_from, now
             )
             self._asked(began)
-            match answer:
-                case Known():
-                    look.got.append(Activity(kind, answer.value, now, metrics.window_s))
-                case Absent():
-                    pass
-                case Unknown():
-                    # The kind that is missing may be the one that would have excused the job.
-                    _say(report, answer.why)
-                    look.left, look.got = [], []
-                    return ()
+            if self._is_trouble(kind.value, answer, report):
+                # The kind that is missing may be the one that would have excused the job.
+                look.left, look.got = [], []
+                return ()
+            if isinstance(answer, Known):
+                look.got.append(Activity(kind, answer.value, now, metrics.window_s))
             look.left.pop(0)
         if look.left or not look.got:
             return ()
@@ -233,6 +233,14 @@ class Evidence:
             return None
         self._remember(self._grown, attempt.id, now)
         return answer.value if isinstance(answer, Known) else None
+
+    def _is_trouble(self, question: str, answer: Answer[_V], report: WatcherReport) -> bool:
+        if not isinstance(answer, Unknown):
+            self._troubles.pop(question, None)
+            return False
+        self._troubles[question] = answer.why
+        _say(report, answer.why)
+        return True
 
     # -- bounds ----------------------------------------------------------------------------------
 
