@@ -22,6 +22,9 @@ ENOUGH_BEFORE = 10
 ENOUGH_DURING = 4
 LEAST_SPAN_S = 120.0
 """The samples before the silence lie at least so far apart."""
+STILL_FOR_S = 180.0
+"""A node must have been still for so long: programs compile, and load, for a minute or two without
+a word and with idle accelerators."""
 STALE_WINDOWS = 3.0
 """A node whose newest sample is older than so many windows is not measured any more."""
 LEAST_SHARE = 0.5
@@ -132,7 +135,7 @@ def judged_node(
     if before[-1][0] - before[0][0] < LEAST_SPAN_S:
         return unknown
     stale = activity.as_of.timestamp() - during[-1][0] > STALE_WINDOWS * window
-    if stale or during[-1][0] - during[0][0] < window / 2:
+    if stale or during[-1][0] - during[0][0] < STILL_FOR_S:
         return unknown
     was = sorted(value for _, value in before)
     now = sorted(value for _, value in during)

@@ -11,6 +11,8 @@ import pytest
 
 from middlewatch.adapters.clock.system import SystemClock
 from middlewatch.adapters.logs.growth import MOST_LOOKS, CheckpointDirectories
+from middlewatch.lab.patience import wait_for
+from middlewatch.model.activity import Growth
 from middlewatch.model.answer import Absent, Known, Unknown
 
 OLD, NEW = 1_700_000_000, 1_750_000_000
@@ -116,9 +118,12 @@ def test_disk_that_does_not_answer_keeps_nobody_waiting_and_is_asked_once(place:
         assert "does not answer" in answer.why
     assert opened == [str(place)]
     gate.set()
-    patient = next(thread for thread in threading.enumerate() if thread.name == "growth")
-    patient.join(LONG_S)
-    assert newest(directories.growth(str(place), 1)) == OLD
+
+    def answered() -> Known[Growth] | None:
+        answer = directories.growth(str(place), 1)
+        return answer if isinstance(answer, Known) else None
+
+    assert newest(wait_for(answered, LONG_S)) == OLD
 
 
 def test_many_dead_disks_do_not_take_ever_more_threads(tmp_path: Path) -> None:

@@ -141,8 +141,8 @@ def test_few_samples_on_either_side_are_no_witness() -> None:
     assert told(activity(POWER, *short)) == {}
     fresh = Activity(
         POWER,
-        tuple(series(name, drops(520, 90), end=SILENT + 75) for name in ("n1", "n2")),
-        datetime.fromtimestamp(SILENT + 75, UTC),
+        tuple(series(name, drops(520, 90), end=SILENT + 210) for name in ("n1", "n2")),
+        datetime.fromtimestamp(SILENT + 210, UTC),
         60.0,
     )
     assert told(fresh) == {}
