@@ -157,12 +157,18 @@ def first_cause(signals: Sequence[Signal], *, requeued: bool = False) -> Signal:
     if stood_still is not None:
         return stood_still
     explaining = [s for s in (*candidates, *hints) if _explains(s, first)]
-    if not explaining:
-        return first
-    deepest = max(_depth(s) for s in explaining)
-    return min(
-        (s for s in explaining if _depth(s) is deepest), key=lambda signal: signal.happened_at
-    )
+    if explaining:
+        deepest = max(_depth(s) for s in explaining)
+        first = min(
+            (s for s in explaining if _depth(s) is deepest), key=lambda signal: signal.happened_at
+        )
+    foretold = [
+        s
+        for s in hints
+        if class_of(s) == class_of(first)
+        and timedelta() <= first.happened_at - s.happened_at <= DEEPER_WITHIN
+    ]
+    return foretold[0] if foretold else first
 
 
 def _depth(signal: Signal) -> Depth:
@@ -214,6 +220,8 @@ def _deepest_at_one_place(candidates: Sequence[Signal]) -> Signal:
 
 def _explains(deeper: Signal, first: Signal) -> bool:
     """Whether ``deeper`` is why ``first`` was seen."""
+    if first.kind is SignalKind.SLOW:
+        return False  # it goes on: what explains its slowness is told with it
     depth, of_first = _depth(deeper), _depth(first)
     apart = abs(deeper.happened_at - first.happened_at)
     if depth <= of_first:

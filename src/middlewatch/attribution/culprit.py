@@ -62,30 +62,56 @@ def culprit_of(
     cause = next((s for s in own if s.key == issue.first_cause), None)
     if cause is None:
         return Culprit()
-    named = issue.failure_class
+    told = _of_the_job(issue.failure_class, cause, own, places, failed_nodes=failed_nodes)
+    if told is not None:
+        return told
+    return _of_a_process(issue.failure_class, cause, own, places)
+
+
+def _of_the_job(
+    named: str,
+    cause: Signal,
+    own: Sequence[Signal],
+    places: Places,
+    *,
+    failed_nodes: Sequence[str],
+) -> Culprit | None:
+    """The place of what concerns the whole job or a whole node; None for a process's failure."""
     if cause.kind is SignalKind.SLOW and len(cause.ranks) == 1:
         # Measured against all other ranks, not said by one.
         return _placed(cause.ranks[0], None, _single(cause.nodes, places), places)
     if named in NOBODYS:
-        return Culprit(node=_single(cause.nodes, places) if named.startswith("slow") else None)
+        nodes = cause.nodes or tuple({n for s in own if s.kind is SignalKind.HINT for n in s.nodes})
+        return Culprit(node=_single(nodes, places) if named.startswith("slow") else None)
     if named == "peer_connection_lost":
         return Culprit(node=_peer(own, places))
-    witnesses = (cause, *_same(cause, own))
     if named == "rendezvous_timeout":
         return Culprit(node=_missing(own, places))
     if named == "node_failure":
         return Culprit(node=_failed(own, places, failed_nodes))
+    if named == "watchdog_stuck":
+        stuck = {r for s in own if class_of(s) == named and (r := rank_in(s.excerpt)) is not None}
+        if len(stuck) == 1:
+            return _placed(stuck.pop(), None, None, places)
     if named in _AT_WHOLE:
         return Culprit(node=_node_at_whole(named, cause, own, places))
     if named in WAITING:
         found = finding_of(own, places.world)
-        rank = None if found is None else found.rank
-        return _placed(rank, None, None, places)
+        return _placed(None if found is None else found.rank, None, None, places)
+    return None
+
+
+def _of_a_process(named: str, cause: Signal, own: Sequence[Signal], places: Places) -> Culprit:
+    """The process that failed, from whoever says so."""
+    witnesses = (cause, *_same(cause, own))
     for signal in witnesses:
         rank = signal.ranks[0] if len(signal.ranks) == 1 else rank_in(signal.excerpt)
         if rank is not None:
             return _placed(rank, None, _single(signal.nodes, places), places)
     node = next((n for s in witnesses if (n := _single(s.nodes, places)) is not None), None)
+    node = node or next(
+        (n for s in witnesses if (n := places.node_told(s.excerpt)) is not None), None
+    )
     first_seen = _explained(cause, own, node, places)
     if first_seen is not None:
         return _placed(first_seen, None, node, places)
@@ -97,6 +123,9 @@ def culprit_of(
     late = None if found is None else found.rank
     if late is not None and node is not None and places.node_of(late) == node:
         return _placed(late, None, node, places)
+    if named == "port_in_use":
+        # Who listens for the others is their first rank.
+        return _placed(0, None, node, places)
     reported = _reported(cause, own, places)
     if reported.rank is not None and (node is None or reported.node in {None, node}):
         return reported
@@ -227,6 +256,8 @@ def _peer(own: Iterable[Signal], places: Places) -> str | None:
     """The other end of a lost connection, where it is named and not only numbered."""
     for signal in own:
         name = re.split(r"[<:,]", dict(_DETAIL.findall(signal.detail)).get("peer", ""))[0]
+        if name and name[0].isdigit() and (node := places.node_told(name)) is not None:
+            return node
         if not name or name[0].isdigit() or name[0] == "[":
             continue  # an address; whose it is nobody says
         dotted = any("." in node for node in places.nodes)

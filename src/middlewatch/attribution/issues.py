@@ -17,12 +17,12 @@ import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from middlewatch.attribution.causes import Cause, cause_of
+from middlewatch.attribution.causes import DEEPER_WITHIN, Cause, cause_of
 from middlewatch.attribution.classes import NO_FAULT
 from middlewatch.model.attempt import Attempt, EndedBy
 from middlewatch.model.identity import AttemptId
 from middlewatch.model.issue import Issue, IssueState
-from middlewatch.model.signal import Severity, Signal, SignalKind
+from middlewatch.model.signal import Domain, Severity, Signal, SignalKind
 
 ISSUE_NAMESPACE = uuid.UUID("a4d4f0d2-5f0e-5a3b-9a55-1f6f0c7f6b21")
 
@@ -134,12 +134,27 @@ def _groups(signals: Iterable[Signal], attempt: Attempt) -> list[_Group]:
                     current = _Group()
             case _:
                 current.signals.append(signal)
+    slow = apart.get(SLOW)
+    if slow is not None:
+        slow.signals.extend(_of_the_network(slow.signals[0], current))
     numeric = apart.get(SignalKind.NUMERIC)
     if numeric is not None and _is_trouble(current, attempt) and _of_numbers(current, attempt):
         current.signals[:0] = apart.pop(SignalKind.NUMERIC).signals
     if current.signals:
         done.append(current)
     return done + list(apart.values())
+
+
+def _of_the_network(slow: Signal, group: _Group) -> list[Signal]:
+    """The hints about the network that were seen when a slowdown began: they say where."""
+    return [
+        s
+        for s in group.signals
+        if s.kind is SignalKind.HINT
+        and s.domain is Domain.NETWORK
+        and slow.failure_class == "slow_fabric"
+        and abs(slow.happened_at - s.happened_at) <= DEEPER_WITHIN
+    ]
 
 
 def _over(apart: dict[str, _Group], name: str, signal: Signal) -> tuple[_Group, ...]:

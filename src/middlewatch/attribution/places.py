@@ -8,6 +8,7 @@ contradicts it.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 LARGEST_NODE = 16
@@ -25,6 +26,8 @@ class Places:
     locals: tuple[tuple[int, int], ...] = ()
     world: int | None = None
     per_node: int | None = None
+    aliases: tuple[tuple[str, str], ...] = ()
+    """Other names of nodes: their addresses, and the pods that run on them."""
     launchers: bool = False
     """A scheduler's tasks are launchers, one on each node: their numbers are no ranks."""
 
@@ -84,6 +87,15 @@ class Places:
             return rank if rank < LARGEST_NODE else None
         per = self.per()
         return rank % per if per else None
+
+    def node_told(self, text: str) -> str | None:
+        """The node whose other name stands in a text; None where none does, or several."""
+        found = {
+            node
+            for alias, node in self.aliases
+            if re.search(rf"(?<![\w.-]){re.escape(alias)}(?![\w-]|\.\w)", text)
+        }
+        return next(iter(found)) if len(found) == 1 else None
 
     def rank_at(self, node: str, local: int) -> int | None:
         """The rank with that local rank on that node, or None."""

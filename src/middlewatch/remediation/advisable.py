@@ -46,6 +46,8 @@ class Circumstances:
     requeued: bool = False
     stepped: bool = False
     saved: bool = False
+    finished: bool = False
+    """All its steps were done."""
 
 
 _YES, _NO, _EXCL, _ASK = Advisable.YES, Advisable.NO, Advisable.ELSEWHERE, Advisable.UNCLEAR
@@ -150,6 +152,9 @@ def advisable(failure_class: str, attempt: Attempt, around: Circumstances) -> Op
     if around.requeued:
         return Opinion(_NO, "The scheduler has put it back by itself: a second restart of ours "
                        "would double it.")  # fmt: skip
+    if around.finished and failure_class not in {"time_limit", "preemption", "user_cancel"}:
+        return Opinion(_NO, "Its work was done; it only failed to exit. End it, and do not run it "
+                       "again.")  # fmt: skip
     if around.repeated and failure_class == "ib_link_error" and around.nodes:
         return Opinion(_EXCL, f"The same link failed again: {_named(around.nodes)}.")
     if around.repeated and failure_class in _AGAIN_THE_SAME:

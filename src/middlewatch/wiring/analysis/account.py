@@ -20,7 +20,7 @@ from middlewatch.attribution.kind import STANDING_STILL, CaseKind, kind_of
 from middlewatch.attribution.stacks import PROCESS, STACK
 from middlewatch.model.attempt import EndedBy
 from middlewatch.model.issue import Issue, IssueState, VerdictBasis
-from middlewatch.model.signal import Signal, SignalKind, SourceKind
+from middlewatch.model.signal import Phase, Progress, Signal, SignalKind, SourceKind
 from middlewatch.remediation.advisable import Circumstances, Opinion, advisable
 from middlewatch.wiring.analysis.drive import Drive
 from middlewatch.wiring.analysis.facts import Facts
@@ -150,6 +150,7 @@ def account_of(
         nodes=nodes,
         evidence="" if evidence is None else evidence.excerpt,
         repeated=_repeated(drive, earlier, facts),
+        finished=_finished(progress),
         stepped=progress.last_step is not None,
         saved=progress.checkpoint_step is not None
         and progress.checkpoint_step != progress.loaded_step,
@@ -368,6 +369,13 @@ def _repeated(drive: Drive, earlier: Sequence[Drive], facts: Facts) -> bool:
     before = next((one for one in reversed(earlier) if one.issue is not None), earlier[-1])
     same = before.issue is not None and before.issue.failure_class == issue.failure_class
     return same and before.progress.last_step == drive.progress.last_step
+
+
+def _finished(progress: Progress) -> bool:
+    """Whether all steps were done: so said, or counted."""
+    step, total = progress.last_step, progress.total_steps
+    counted = step is not None and total is not None and step >= total
+    return step is not None and (counted or progress.phase is Phase.SHUTDOWN)
 
 
 _PUT_BACK = re.compile(r"DUE TO JOB REQUEUE|(?i:\brequeu(?:ed|e?ing)\b.{0,20}\bjob\b)")

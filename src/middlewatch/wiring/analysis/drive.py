@@ -45,7 +45,6 @@ UNCLOCKED_LINES = 64
 """Lines in one round where the log has no clock."""
 NEWS = frozenset(
     {
-        SignalKind.WATCHDOG_LINE,
         SignalKind.LAUNCHER_END,
         SignalKind.SILENCE,
         SignalKind.NO_PROGRESS_AFTER_FAILURE,
@@ -131,6 +130,8 @@ class _Desk:
     alarms: list[Alarm] = field(default_factory=list)
     outcome: Outcome | None = None
     verdict: Verdict | None = None
+    usual_s: float = 0.0
+    """The usual time between two progress lines."""
 
     def settle(
         self,
@@ -172,7 +173,7 @@ class _Desk:
         acts = isinstance(self.outcome, Advise) and gates.open
         if attempt.completing and not acts:
             return  # its end is coming, and will say more
-        if not acts and not any(map(_worth_an_alarm, own)):
+        if not acts and not any(map(_worth_an_alarm, own)) and not self.waits(own, progress, now):
             return
         kind = kind_of(issue, own, attempt)
         before = self.raised.get(issue.id)
@@ -180,6 +181,17 @@ class _Desk:
             return
         self.raised[issue.id] = (kind, acts or (before is not None and before[1]))
         self.alarms.append(Alarm(line, now, kind, issue.failure_class, acts))
+
+    def waits(self, own: Sequence[Signal], progress: Progress, now: datetime) -> bool:
+        """Whether watchdogs are to be believed at once: those of several ranks, or one of a job
+        that has not stepped for long. A single line may be quoted, as any line."""
+        lines = [s for s in own if s.kind is SignalKind.WATCHDOG_LINE]
+        if not lines:
+            return False
+        stepped = progress.last_step_at
+        still = (now - stepped).total_seconds() if stepped is not None else 0.0
+        long = max(60.0, 3 * self.usual_s) if self.usual_s else float("inf")
+        return len({s.ranks for s in lines if s.ranks}) > 1 or still > long
 
 
 def _worth_an_alarm(signal: Signal) -> bool:
@@ -289,6 +301,8 @@ class _Run:
         if found.signals or self.attempt.end is not None:
             self.signals.extend(found.signals)
             line = self.timeline.last_line_at(self.now)
+            intervals = self.state.intervals
+            self.desk.usual_s = median(intervals) if intervals else 0.0
             self.desk.settle(self.signals, self.attempt, found.progress, now=self.now, line=line)
 
     def wait_until(self, until: datetime) -> None:

@@ -49,6 +49,13 @@ _ALONE = (
     re.compile(rf"^\[(?P<node>{_HOST}):\d+\] ".encode(), re.MULTILINE),
     re.compile(rf"^\W*host\s+: (?P<node>{_HOST})\s*$".encode(), re.MULTILINE),
 )  # fmt: skip
+_SAID = re.compile(rf"\b(?:host|node|hostname|nodename)[ =:]{{1,2}}(?P<node>{_HOST})\b".encode())
+_ADDRESSED = re.compile(
+    rf"\b(?P<node>{_HOST})[ =(/]{{1,2}}(?P<alias>\d{{1,3}}(?:\.\d{{1,3}}){{3}})\b".encode()
+)
+_ASSIGNED = re.compile(
+    rf"Successfully assigned (?:[\w.-]+/)?(?P<alias>[\w.-]+) to (?P<node>{_HOST})\b".encode()
+)
 _MASTER = re.compile(rf"\b(?:master_addr|MASTER_ADDR)\W{{1,2}}(?P<node>{_HOST})\b".encode())
 _LOCAL = re.compile(rb"\brank\W{1,4}(\d+)\W{1,3}\(?local_?rank\W{1,3}(\d+)")
 _WORLD = re.compile(
@@ -76,7 +83,11 @@ def places_in(data: bytes, more: Iterable[str] = (), order: Sequence[str] = ()) 
     for pattern in _ALONE:
         seen.names.update(dict.fromkeys(_hosts_of(pattern, data)))
     seen.names.update(dict.fromkeys(n for n in _hosts_of(_MASTER, data) if _like_a_host(n)))
+    seen.names.update(dict.fromkeys(n for n in _hosts_of(_SAID, data) if _like_a_host(n)))
     seen.names.update(dict.fromkeys(more))
+    for pattern in (_ADDRESSED, _ASSIGNED):
+        for match in pattern.finditer(data):
+            seen.alias(match.groupdict())
     for match in _LOCAL.finditer(data):
         seen.locals.setdefault(int(match.group(1)[:7]), int(match.group(2)[:7]))
     return seen.places(listed, _most(_WORLD, data), _most(_PER_NODE, data))
@@ -91,6 +102,7 @@ class _Seen:
     locals: dict[int, int] = field(default_factory=dict)
     devices: set[int] = field(default_factory=set)
     launchers: bool = False
+    aliases: dict[str, str] = field(default_factory=dict)
 
     def pair(self, groups: Mapping[str, bytes | None]) -> None:
         """A line that names a host, and a rank or a device on it."""
@@ -105,6 +117,16 @@ class _Seen:
             self.pairs.setdefault(int(rank), node)
             if local:
                 self.locals.setdefault(int(rank), int(local))
+
+    def alias(self, groups: Mapping[str, bytes]) -> None:
+        """A node and another name of it: an address, a pod."""
+        node = _name(groups["node"])
+        if node is None or not _like_a_host(node) or len(self.aliases) >= _MOST:
+            return
+        if b"." in groups["alias"] and node not in self.names and "-" not in node:
+            return  # any word may stand before an address
+        self.names[node] = None
+        self.aliases.setdefault(groups["alias"].decode("latin-1"), node)
 
     def tasks(self, data: bytes) -> None:
         """srun's reports: hosts with their tasks, which are ranks if there are several on one."""
@@ -142,6 +164,7 @@ class _Seen:
             world=world,
             per_node=per_node,
             launchers=self.launchers,
+            aliases=tuple(self.aliases.items()),
         )
 
 
