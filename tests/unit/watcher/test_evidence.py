@@ -53,6 +53,8 @@ class Slow:
     counts_steps: bool = False
     fails: frozenset[ActivityKind] = frozenset()
     asked: list[tuple[str, ActivityKind]] = field(default_factory=list)
+    refuses: bool = False
+    steps_from: list[tuple[datetime, datetime]] = field(default_factory=list)
 
     def activity(
         self,
@@ -72,7 +74,8 @@ class Slow:
         return Absent(at_)
 
     def steps(self, start: datetime, end: datetime) -> Answer[tuple[StepSeries, ...]]:
-        return Absent(end)
+        self.steps_from.append((start, end))
+        return Unknown("no such query", end) if self.refuses else Absent(end)
 
 
 def silent(job: str) -> tuple[Attempt, DetectionState]:
@@ -147,6 +150,24 @@ def test_job_that_is_not_read_to_its_end_is_not_asked_about() -> None:
     for batch in (Batch(one, caught_up=False), Batch(one, readable=False)):
         evidence.onto(batch, state, at(300), WatcherReport())
     assert metrics.asked == []
+
+
+def test_steps_that_are_refused_are_not_asked_for_in_every_tick_and_are_made_up_for() -> None:
+    clock = Clock()
+    metrics = Slow(clock, counts_steps=True, refuses=True)
+    evidence = Evidence(metrics, clock=clock, every_s=30.0)
+    look(evidence, clock)
+    metrics.refuses = False
+    clock.sleep(30)
+    look(evidence, clock)
+    metrics.refuses = True
+    for _ in range(120):
+        clock.sleep(1)
+        assert ("no such query" in look(evidence, clock)[1].errors) == (clock.seconds >= 60)
+    asked = [end for _, end in metrics.steps_from]
+    assert asked == [at(200 + 30 * n) for n in range(6)]
+    # What was asked in vain is asked again, from where the last answer ended.
+    assert metrics.steps_from[-1][0] == at(230) - timedelta(seconds=60)
 
 
 def test_what_is_remembered_is_bounded() -> None:

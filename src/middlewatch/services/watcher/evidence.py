@@ -77,6 +77,8 @@ class Evidence:
         self._names: frozenset[str] | None = None
         self._named_at: datetime | None = None
         self._stepped_at: datetime | None = None
+        """Up to when steps were read; they may have been asked for since, in vain."""
+        self._steps_asked_at: datetime | None = None
         self._steps: dict[str, tuple[tuple[float, int], ...]] = {}
         self._counted: dict[AttemptId, float] = {}
         self._troubles: dict[str, str] = {}
@@ -91,7 +93,8 @@ class Evidence:
             return
         for why in self._troubles.values():
             _say(report, why)
-        if metrics.counts_steps and _due(self._stepped_at, now, self._every) and self._may_ask():
+        due = metrics.counts_steps and _due(self._steps_asked_at, now, self._every)
+        if due and self._may_ask():
             self._ask_steps(metrics, now, report)
         if _due(self._named_at, now, timedelta(seconds=MEASURED_EVERY_S)) and self._may_ask():
             self._ask_names(metrics, now, report)
@@ -128,6 +131,7 @@ class Evidence:
         began = self._seconds()
         answer = metrics.steps(since, now)
         self._asked(began)
+        self._steps_asked_at = now
         if self._is_trouble("steps", answer, report):
             return
         self._stepped_at = now
