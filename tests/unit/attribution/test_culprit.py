@@ -9,7 +9,7 @@ import pytest
 from middlewatch.attribution.culprit import Culprit, culprit_of
 from middlewatch.attribution.issues import issues_from
 from middlewatch.attribution.places import Places
-from middlewatch.model.signal import Signal, SignalKind
+from middlewatch.model.signal import Domain, Signal, SignalKind
 from tests.unit.attribution.made import attempt, end_signal, signal
 
 TWO = Places(nodes=("n1", "n2"), ordered=True, world=16)
@@ -109,3 +109,34 @@ def test_one_named_node_is_not_the_only_one_where_there_are_more_ranks() -> None
     assert many.node_of(22) is None
     assert ONE.node_of(6) == "n1"
     assert UNKNOWN.node_of(0) is None
+
+
+def test_an_address_or_a_pod_in_the_line_is_its_node() -> None:
+    places = Places(nodes=("n1", "n2"), ordered=True, aliases=(("10.4.2.12", "n2"), ("w-0", "n1")))
+    told = line(0, "host_oom", "(raylet, ip=10.4.2.12) 1 Workers killed due to memory pressure")
+    assert begun(told, places=places) == Culprit(node="n2")
+    pod = line(0, "user_exception", "event/Pod w-0 Warning Failed")
+    assert begun(pod, places=places).node == "n1"
+    other = line(0, "user_exception", "event/Pod w-01 and 110.4.2.12 and 10.4.2.123")
+    assert begun(other, places=places) == Culprit()
+
+
+def test_one_stuck_watchdog_is_a_rank_and_several_are_a_node_at_best() -> None:
+    def stuck(rank: int) -> Signal:
+        text = f"[rank{rank}]:[E P.cpp:1] [Rank {rank}] watchdog got stuck for 480 seconds"
+        return signal(
+            SignalKind.WATCHDOG_LINE, rank, "watchdog_stuck", excerpt=text, position=f"w{rank}"
+        )
+
+    assert begun(stuck(6)) == Culprit(6, 6, "n1")
+    assert begun(stuck(9), stuck(10)) == Culprit(node="n2")
+
+
+def test_who_listens_for_the_others_is_their_first_rank() -> None:
+    assert begun(line(0, "port_in_use", "errno: 98"), places=ONE) == Culprit(0, 0, "n1")
+
+
+def test_a_hint_about_the_network_says_where_it_became_slow() -> None:
+    hint = signal(SignalKind.HINT, 0, "ib_link_error", domain=Domain.NETWORK, nodes=("n2",))
+    slow = signal(SignalKind.SLOW, 60, "slow_fabric", domain=Domain.NETWORK)
+    assert begun(hint, slow) == Culprit(node="n2")

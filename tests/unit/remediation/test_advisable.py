@@ -87,3 +87,9 @@ def test_memory_that_grew_is_worth_a_restart_and_memory_that_never_sufficed_is_n
     assert advisable("host_oom", FAILED, Circumstances()).advisable is Advisable.NO
     grew = Circumstances(stepped=True, saved=True)
     assert advisable("host_oom", FAILED, grew).advisable is Advisable.YES
+
+
+def test_what_has_finished_its_work_is_not_run_again() -> None:
+    done = Circumstances(stepped=True, saved=True, finished=True)
+    assert advisable("silent_hang", attempt(), done).advisable is Advisable.NO
+    assert advisable("time_limit", FAILED, done).advisable is Advisable.YES
