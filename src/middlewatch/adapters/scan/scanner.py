@@ -78,9 +78,8 @@ class LineScanner:
         Lines without a hit are left out here where bars are about, so that a candidate that is
         none does not stand between two repaintings.
         """
-        if not self._bars or not any(
-            len(numbers) == 1 and numbers[0] in self._bars for _, _, numbers in lines
-        ):
+        # Candidates are more than hits, and how many more depends on the finder.
+        if not self._bars or not any(not self._bars.isdisjoint(numbers) for _, _, numbers in lines):
             return lines
         kept: list[_Line] = []
         for start, end, numbers in lines:

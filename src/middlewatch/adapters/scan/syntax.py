@@ -35,8 +35,15 @@ WIDE = 27
 """A class of at least so many bytes is met in any text."""
 LONG = 8
 """Repetitions of a wide class beyond this are a gap: what stands behind it may come anywhere."""
-TELLING = 4
-"""Fixed bytes in a row that are rare enough to look for."""
+TELLING = 8
+"""So many fixed bytes in a row are looked for by themselves."""
+LEAST = 3
+"""Fewer are met everywhere."""
+_ORDINARY = (
+    "nccl info ", "nccl warn ", "torch.distributed", "torch/distributed", "warning", "info",
+    "rank", "step", "iteration", "epoch", "loss", "node", ".py", ".cpp", ":] ", "]: ", "0x",
+)  # fmt: skip
+"""What many lines hold that mean nothing, in lower case."""
 
 
 class UnsupportedError(ValueError):
@@ -268,51 +275,67 @@ def blind_to_digits(node: Node) -> bool:
 
 
 def cores(node: Node) -> tuple[Node, ...]:
-    """Regexes of which each line that ``node`` matches holds one: see `_core`."""
-    if isinstance(node, Either):
-        return tuple(core for branch in node.branches for core in cores(branch))
-    if isinstance(node, Row) and len(node.items) == 1 and isinstance(node.items[0], Either):
-        return cores(node.items[0])
-    return (_core(node),)
+    """Regexes of which each line that ``node`` matches holds one.
 
-
-def _core(node: Node) -> Node:
-    """The most telling stretch between the gaps of a pattern, cut down to what must be there.
-
-    What a match of the whole holds, it holds in one piece, so that leaving out what comes before
-    and behind loses no line. Where no stretch is telling, the whole is kept.
+    A pattern is a row of stretches with gaps between them. What a match of the whole holds, it
+    holds in one piece, so that the most telling stretch alone finds every line; of an alternative
+    that cannot be left out, each branch has a stretch of its own. Where no stretch is telling
+    enough, what follows it is kept, and where that is not, the whole.
     """
+    return _cores(node)[1]
+
+
+def _cores(node: Node) -> tuple[int, tuple[Node, ...]]:
+    """How telling the least telling of the cores is, and the cores."""
+    if isinstance(node, Either):
+        parts = [_cores(branch) for branch in node.branches]
+        return min(score for score, _ in parts), tuple(core for _, found in parts for core in found)
     items = _flat(node)
-    stretches: list[list[Node]] = [[]]
-    for item in items:
-        if _is_gap(item):
-            stretches.append([])
-        else:
-            stretches[-1].append(item)
-    best = max(stretches, key=_telling)
-    if _telling(best) < TELLING:
-        best = items
-    return Row(tuple(_ending(_beginning(best))))
+    if len(items) == 1 and isinstance(items[0], Either):
+        return _cores(items[0])
+    best: tuple[int, tuple[Node, ...]] = (0, (_trimmed(items),))
+    begin = 0
+    for place, item in enumerate([*items, None]):
+        if item is not None and not _is_gap(item):
+            continue
+        stretch = items[begin:place]
+        score = _telling(stretch)
+        if score > best[0]:
+            kept = stretch if score >= TELLING else items[begin:]
+            best = (score, (_trimmed(kept),))
+        if item is not None:
+            inner = _must_be_there(item)
+            found = (0, ()) if inner is None else _cores(inner)
+            if found[0] > best[0]:
+                best = found
+        begin = place + 1
+    if best[0] < LEAST:
+        return best[0], (_trimmed(items),)
+    return best
 
 
-def _beginning(items: list[Node]) -> list[Node]:
-    """Without what may be left out at the beginning, where no edge holds it."""
+def _must_be_there(item: Node) -> Node | None:
+    """What an item with a gap in it cannot do without."""
+    if isinstance(item, Times):
+        return item.item if item.least and not isinstance(item.item, Chars) else None
+    return item
+
+
+def _trimmed(items: list[Node]) -> Node:
+    """Without what may be left out at the beginning, where no edge holds it, and at the end: the
+    first place where it matches is enough."""
+    items = list(items)
     while items and isinstance(items[0], Times):
-        first = items[0]
-        items = [*[first.item] * first.least, *items[1:]]
+        first = items.pop(0)
+        items[:0] = [first.item] * first.least
         if first.least:
             break
-    return items
-
-
-def _ending(items: list[Node]) -> list[Node]:
-    """Without what may be left out at the end: the first place where it matches is enough."""
     while items and isinstance(items[-1], Times):
-        last = items[-1]
-        items = [*items[:-1], *[last.item] * last.least]
+        last = items.pop()
+        items += [last.item] * last.least
         if last.least:
             break
-    return items
+    return Row(tuple(items))
 
 
 def _flat(node: Node) -> list[Node]:
@@ -334,17 +357,47 @@ def _is_gap(node: Node) -> bool:
 
 
 def _telling(items: Iterable[Node]) -> int:
-    """The longest run of fixed bytes in a row."""
-    best = run = 0
-    for item in items:
-        if isinstance(item, Chars) and len(item.bytes) <= 2:
-            run += 1
-        elif isinstance(item, Times) and isinstance(item.item, Chars) and item.least == item.most:
-            run += item.least if len(item.item.bytes) <= 2 else -run
-        elif not isinstance(item, Edge):
-            run = 0
-        best = max(best, run)
+    """The longest run of fixed bytes that each match holds, without what is met in any log."""
+    best = 0
+    run = ""
+    for item in [*items, Row(())]:
+        fixed = _fixed(item)
+        if fixed is not None:
+            run += fixed
+            continue
+        best = max(best, _rare(run))
+        run = ""
+        match item:
+            case Either(branches):
+                best = max(best, min(_telling(_flat(branch)) for branch in branches))
+            case Times(inner, least) if least:
+                best = max(best, _telling(_flat(inner)))
+            case _:
+                pass
     return best
+
+
+def _fixed(item: Node) -> str | None:
+    """The text of an item that is always the same, letter case apart; None for any other."""
+    match item:
+        case Edge():
+            return ""
+        case Chars(found) if 1 <= len(found) <= 2:
+            return chr(max(found)).lower()
+        case Times(inner, least, most) if least == most and least <= LONG:
+            one = _fixed(inner)
+            return None if one is None else one * least
+        case Row(items) if items:
+            parts = [_fixed(inner) for inner in items]
+            return None if None in parts else "".join(part for part in parts if part)
+        case _:
+            return None
+
+
+def _rare(run: str) -> int:
+    for word in _ORDINARY:
+        run = run.replace(word, "\n")
+    return max(len(part.strip()) for part in run.split("\n"))
 
 
 # ----------------------------------------------------------------------------------------- writing
