@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from middlewatch.adapters.scan.catalogue import read_catalogue
+from middlewatch.adapters.scan.syntax import tree, written
 from tools.bench import detect_logs
 from tools.bench.figures import Measured, median
 from tools.bench.site import Site
@@ -119,13 +119,10 @@ def _compare(site: Site, found: Measured, bench: Bench, kind: str) -> None:
 
 
 def pattern_file() -> bytes:
-    """Our catalogue as ripgrep reads it: bytes instead of characters, as we do, and no names,
-    which may not occur twice in one file."""
-    lines = []
-    for pattern in read_catalogue().patterns:
-        unnamed = re.sub(r"\(\?P<\w+>", "(?:", pattern.regex)
-        lines.append(f"(?-u:{unnamed})")
-    return ("\n".join(lines) + "\n").encode()
+    """Our catalogue as ripgrep reads it: bytes instead of characters, as we do, every class written
+    out, and no names, which may not occur twice in one file."""
+    patterns = read_catalogue().patterns
+    return "".join(f"(?-u:{written(tree(pattern.regex))})\n" for pattern in patterns).encode()
 
 
 def ripgrep(site: Site) -> str:

@@ -324,18 +324,16 @@ def _must_be_there(item: Node) -> Node | None:
 def _trimmed(items: list[Node]) -> Node:
     """Without what may be left out at the beginning, where no edge holds it, and at the end: the
     first place where it matches is enough."""
-    items = list(items)
-    while items and isinstance(items[0], Times):
-        first = items.pop(0)
-        items[:0] = [first.item] * first.least
+    kept = list(items)
+    while kept and isinstance(first := kept[0], Times):
+        kept[:1] = [first.item] * first.least
         if first.least:
             break
-    while items and isinstance(items[-1], Times):
-        last = items.pop()
-        items += [last.item] * last.least
+    while kept and isinstance(last := kept[-1], Times):
+        kept[-1:] = [last.item] * last.least
         if last.least:
             break
-    return Row(tuple(items))
+    return Row(tuple(kept))
 
 
 def _flat(node: Node) -> list[Node]:
