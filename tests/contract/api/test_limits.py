@@ -10,6 +10,7 @@ import pytest
 
 from middlewatch.model.change import Change
 from middlewatch.model.optin import JobMode, OptIn
+from middlewatch.model.policy import Policy
 from middlewatch.model.scheduler import JobState
 from middlewatch.model.signal import Pause, Phase, Progress, Unseen
 from middlewatch.services.gateway.access import Scope
@@ -37,7 +38,11 @@ def test_limits_are_those_of_the_settings_at_first(api: Api) -> None:
     body = api.get(LIMITS)
     floor = by_name(body)["silence_floor_s"]
     assert body["version"] == "0"
-    assert (floor["seconds"], floor["configuredSeconds"], floor["changed"]) == (60, 60, False)
+    assert (floor["seconds"], floor["configuredSeconds"], floor["changed"]) == (
+        Policy().silence_floor_s,
+        Policy().silence_floor_s,
+        False,
+    )
 
 
 def test_change_is_in_force_and_in_the_trail(api: Api) -> None:
@@ -48,7 +53,7 @@ def test_change_is_in_force_and_in_the_trail(api: Api) -> None:
     (event,) = api.get("/middlewatch/v1/audit", eventType="limits.changed")["items"]
     assert "saves slowly" in str(event)
     status, body = change(api, 1, reset=["silence_floor_s"])
-    assert by_name(body)["silence_floor_s"]["seconds"] == 60
+    assert by_name(body)["silence_floor_s"]["seconds"] == Policy().silence_floor_s
     assert body["version"] == "2"
 
 
@@ -108,7 +113,7 @@ def test_preview_names_the_alarms_that_would_go(api: Api) -> None:
     assert (gone["jobId"], gone["pause"]["seconds"]) == (ATTEMPT.job_id, 100)
     assert gone["wouldBeLimitSeconds"] == 120
     assert answer["come"] == []
-    assert by_name(api.get(LIMITS))["silence_floor_s"]["seconds"] == 60
+    assert by_name(api.get(LIMITS))["silence_floor_s"]["seconds"] == Policy().silence_floor_s
 
 
 def test_preview_names_the_alarms_that_would_come(api: Api) -> None:
