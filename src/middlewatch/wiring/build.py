@@ -101,6 +101,7 @@ def watcher(parts: Parts, log: Any, hint: Hint) -> Service:
     from middlewatch.services.watcher import Watch, Watcher
     from middlewatch.wiring.evidence import evidence
     from middlewatch.wiring.loading import BadSettings, Problem
+    from middlewatch.wiring.logsource import sources
 
     given = parts.settings.watcher.patterns
     try:
@@ -112,10 +113,12 @@ def watcher(parts: Parts, log: Any, hint: Hint) -> Service:
     except NoEngineError as error:
         raise BadSettings([Problem("watcher.engine", str(error))]) from error
     log.info("scanning", engine=engine_of(scanner).value, patterns=len(catalogue.patterns))
+    logs, places = sources(parts.settings.logs, FileLogs(), parts.clock)
     service = Watcher(
         store=parts.store,
         scheduler=parts.scheduler,
-        logs=FileLogs(),
+        logs=logs,
+        places=places,
         scanner=scanner,
         patterns=catalogue.by_id(),
         codec=RecordCodec(Watch),

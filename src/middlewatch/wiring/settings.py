@@ -22,6 +22,10 @@ from middlewatch.reconciliation.deadlines import WatchdogConfig, check_deadlines
 
 V = TypeVar("V")
 PORT = 8642
+_STORE_URL = re.compile(r"https?://[^\s/?#@]+(?:/[^\s?#]*)?\Z")
+_LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,127}\Z")
+_MATCHER = r'[A-Za-z_][A-Za-z0-9_.]*(?:=~|!~|!=|=)"(?:[^"\\\x00-\x1f]|\\["\\])*"'
+_MATCHERS = re.compile(rf"{_MATCHER}(?:,{_MATCHER})*\Z")
 ENVIRONMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
 
 
@@ -152,6 +156,37 @@ class MetricsSettings:
     step_query: str = _key("", "the same for step counters; empty: `middlewatch_step`")
 
 
+class LogsSource(StrEnum):
+    FILES = "files"
+    VICTORIALOGS = "victorialogs"
+    LOKI = "loki"
+
+
+@dataclass(frozen=True, slots=True)
+class LogsSettings:
+    source: LogsSource = _key(
+        LogsSource.FILES,
+        "where jobs' output is read: `files` (their own), `victorialogs` or `loki`",
+    )
+    url: str = _key("", "the log store, without a path: `https://logs.example.org:9428`")
+    job_label: str = _key("job_id", "label that holds the job's id as squeue shows it")
+    node_label: str = _key("node", "label that holds the node which wrote the line")
+    file_label: str = _key("filename", "label that holds the file which the line stood in")
+    job_label_in_stream: bool = _key(
+        True, "the job's label is one of the stream's; false: a field of the line (slower)"
+    )
+    match: str = _key("", 'more label matchers for every question, as `cluster="a",env="b"`')
+    tenant: str = _key("", "VictoriaLogs: AccountID:ProjectID; Loki: X-Scope-OrgID; empty: none")
+    token_file: str = _key("", "file with a bearer token for the store, read at each question")
+    username: str = _key("", "user for basic authentication, where there is no token")
+    password_file: str = _key("", "file with that user's password")
+    ca_file: str = _key("", "PEM file of authorities to trust for `url`; empty: the machine's")
+    timeout_s: float = _key(5.0, "an answer that takes longer is given up", 0.1, 60.0)
+    delay_s: float = _key(
+        3.0, "how long lines may take to be found in the store; waited for at a job's end", 0.0
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class ManagerSettings:
     interval_s: float = _key(1.0, "between two rounds without a hint", 0.05)
@@ -218,6 +253,7 @@ class Settings:
     gateway: GatewaySettings = GatewaySettings()
     policy: Policy = Policy()
     watcher: WatcherSettings = WatcherSettings()
+    logs: LogsSettings = LogsSettings()
     metrics: MetricsSettings = MetricsSettings()
     manager: ManagerSettings = ManagerSettings()
     controller: ControllerSettings = ControllerSettings()
@@ -340,6 +376,7 @@ def contradictions(settings: Settings) -> Iterator[tuple[str, str, str]]:
         )
     if metrics.token_file and metrics.username:
         yield "metrics", "username", "token_file and username exclude each other"
+    yield from _about_logs(settings.logs)
     policy = settings.policy
     if policy.attempts_without_checkpoint < 1:
         yield "policy", "attempts_without_checkpoint", "at least 1"
@@ -354,6 +391,39 @@ def contradictions(settings: Settings) -> Iterator[tuple[str, str, str]]:
             name = problem.partition(" ")[0].removesuffix("_s")
             known = {item.name.removesuffix("_s") for item in dataclasses.fields(WatchdogSettings)}
             yield "watchdog", name if name in known else "max_hold", problem
+
+
+def _about_logs(given: LogsSettings) -> Iterator[tuple[str, str, str]]:
+    if given.source is LogsSource.FILES:
+        return
+    if not _STORE_URL.match(given.url):
+        yield "logs", "url", f"{given.url[:80]!r} is no http:// or https:// address of a log store"
+    if given.url.startswith("http://") and (given.token_file or given.username):
+        host = given.url.removeprefix("http://").partition("/")[0].rpartition(":")[0]
+        if not is_loopback(host or given.url.removeprefix("http://").partition("/")[0]):
+            yield "logs", "url", "a secret would be sent in the clear: use https://"
+    if given.token_file and given.username:
+        yield "logs", "username", "a token and a user are two ways in; give one"
+    if bool(given.username) != bool(given.password_file):
+        missing = "password_file" if given.username else "username"
+        yield "logs", missing, "username and password_file go together; one is missing"
+    if given.tenant and tenant_headers(given) == ():
+        yield "logs", "tenant", f"{given.tenant[:80]!r} is none: two numbers as 12:34, or an org id"
+    for key in ("job_label", "node_label", "file_label"):
+        if not _LABEL.match(getattr(given, key)):
+            yield "logs", key, f"{getattr(given, key)[:80]!r} is no name of a label"
+    if given.match and not _MATCHERS.match(given.match):
+        yield "logs", "match", f'{given.match[:80]!r} is no list of matchers as cluster="a"'
+
+
+def tenant_headers(given: LogsSettings) -> tuple[tuple[str, str], ...]:
+    """The headers that name the tenant; none for an empty one, or one that cannot be."""
+    if given.source is LogsSource.VICTORIALOGS:
+        found = re.fullmatch(r"(\d{1,10}):(\d{1,10})", given.tenant, re.ASCII)
+        return (("AccountID", found[1]), ("ProjectID", found[2])) if found else ()
+    if re.fullmatch(r"[A-Za-z0-9!._*'()|-]{1,150}", given.tenant) is None:
+        return ()
+    return (("X-Scope-OrgID", given.tenant),)
 
 
 def watchdog_config(settings: Settings) -> WatchdogConfig:
