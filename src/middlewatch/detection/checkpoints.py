@@ -72,11 +72,22 @@ def doubted(state: DetectionState) -> DetectionState:
 
 def _step_of(state: DetectionState, hit: Hit) -> int | None:
     """The step that the line names: itself, or as epochs."""
-    step, epoch = hit.number("step"), hit.number("epoch")
+    step, epoch = _named(hit), hit.number("epoch")
     per_epoch = state.counter.per_epoch
+    if step is not None and epoch is not None:
+        epoch -= state.counter.first_epoch
     if epoch is None or per_epoch is None or (step is not None and step > per_epoch):
         return step
     return epoch * per_epoch + (step or 0)
+
+
+def _named(hit: Hit) -> int | None:
+    """The step in the line; a pattern with several forms has it in one of several groups."""
+    for name in ("step", "updates", "completed"):
+        step = hit.number(name)
+        if step is not None:
+            return step
+    return None
 
 
 def _step_reached(state: DetectionState) -> int | None:

@@ -38,12 +38,35 @@ def cut(group: Sequence[Hit]) -> Sequence[Hit]:
     """The hits of one line; the failures among them are cut down to the one that counts."""
     if len(group) == 1:
         return group
-    rest = tuple(hit for hit in group if hit.pattern.kind not in SIGNALS)
+    rest = _quieter(tuple(hit for hit in group if hit.pattern.kind not in SIGNALS))
     if any(hit.pattern.kind is PatternKind.HARMLESS for hit in group):
         # Somebody wrote down that this very line means nothing.
         return rest
     loud = [hit for hit in group if hit.pattern.kind in SIGNALS]
     return (*rest, max(loud, key=lambda hit: hit.pattern.priority)) if loud else rest
+
+
+_SAVES = frozenset({PatternKind.CHECKPOINT_SAVING, PatternKind.CHECKPOINT_SAVED})
+
+
+def _quieter(rest: tuple[Hit, ...]) -> tuple[Hit, ...]:
+    """The hits of one line that are no failures: an evaluation's line is no step of the training,
+    and what a framework's own pattern reads is not read again by one for any loop."""
+    if len(rest) < 2:
+        return rest
+    evaluates = any(hit.pattern.kind is PatternKind.EVALUATION for hit in rest)
+    kept: list[Hit] = []
+    for kinds in (frozenset({PatternKind.PROGRESS}), _SAVES):
+        same = [hit for hit in rest if hit.pattern.kind in kinds]
+        if same and not (evaluates and PatternKind.PROGRESS in kinds):
+            best = max(hit.pattern.priority for hit in same)
+            kept.extend(hit for hit in same if hit.pattern.priority == best)
+    return tuple(
+        hit
+        for hit in rest
+        if (hit.pattern.kind is not PatternKind.PROGRESS and hit.pattern.kind not in _SAVES)
+        or hit in kept
+    )
 
 
 def with_traceback(state: DetectionState, hit: Hit) -> DetectionState:

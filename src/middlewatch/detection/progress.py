@@ -75,9 +75,10 @@ def after_progress_line(state: DetectionState, hit: Hit, times: Times) -> _Found
     state = followed
     if epoch is not None and total:
         zero_based = state.counter.zero_based or step == 0
-        counter = replace(state.counter, per_epoch=total, zero_based=zero_based)
+        first = _first_epoch(state, epoch)
+        counter = replace(state.counter, per_epoch=total, zero_based=zero_based, first_epoch=first)
         state = replace(state, counter=counter)
-        step, total = epoch * total + step, None
+        step, total = (epoch - first) * total + step, None
     return _stepped(state, _Line(hit, groups, at, times), step, total)
 
 
@@ -147,6 +148,15 @@ def _other_counter(state: DetectionState, hit: Hit, step: int, at: Moment) -> De
     else:
         return state
     return alive(replace(state, counter=counter), at)
+
+
+def _first_epoch(state: DetectionState, epoch: int) -> int:
+    """What the program calls its first epoch: told by the first line of a fresh training."""
+    if epoch == 0:
+        return 0
+    if state.counter.per_epoch is not None:
+        return state.counter.first_epoch
+    return 1 if epoch == 1 and state.progress.loaded_step is None else 0
 
 
 def _zero_seen(state: DetectionState, hit: Hit, step: int) -> DetectionState:

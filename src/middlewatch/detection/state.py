@@ -79,6 +79,8 @@ class Counter:
     per_epoch: int | None = None
     zero_based: bool = False
     epochs: int | None = None
+    first_epoch: int = 0
+    """1 where a fresh training was seen to begin with epoch 1: then no epoch 0 lies behind it."""
     taken: int = 0
     ticks: int = 0
     lower: int | None = None

@@ -60,6 +60,7 @@ class Stride:
         self._pattern = counter.pattern
         self._writer = counter.writer
         self._per_epoch = counter.per_epoch
+        self._first_epoch = counter.first_epoch
         self._last: int = progress.last_step if progress.last_step is not None else -1
         self._total = progress.total_steps
         self._total_text = "" if self._total is None else str(self._total)
@@ -110,7 +111,7 @@ class Stride:
             return False
         if len(epoch) > MOST_DIGITS // 2:
             return False
-        self._epoch_text, self._epoch_from = epoch, int(epoch) * per_epoch
+        self._epoch_text, self._epoch_from = epoch, (int(epoch) - self._first_epoch) * per_epoch
         return True
 
     # -- counting --------------------------------------------------------------------------------
