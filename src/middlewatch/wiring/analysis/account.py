@@ -353,12 +353,17 @@ def _nodes(drive: Drive, culprit: Culprit, failure_class: str, places: Places) -
     return tuple(sorted(dict.fromkeys(named)))
 
 
+_ONCE = frozenset({"ib_link_error", "gpu_memory_fault", "native_crash"})
+"""Classes of which one case that healed by itself makes the next one suspicious: a link or a card
+does not get better. A file server that was away for a moment says nothing about the next time."""
+
+
 def _repeated(drive: Drive, earlier: Sequence[Drive], facts: Facts) -> bool:
     """Whether it failed in the same way before without having come further in between."""
     issue = drive.issue
     if issue is None:
         return False
-    if any(
+    if issue.failure_class in _ONCE and any(
         other.failure_class == issue.failure_class and other.state is IssueState.RECOVERED
         for other in drive.issues
     ):
