@@ -94,7 +94,7 @@ def manager(parts: Parts, owned: Ownership, log: Any, hint: Hint) -> Service:
 
 def watcher(parts: Parts, log: Any, hint: Hint) -> Service:
     """``hint`` is called after a tick that stored something."""
-    from middlewatch.adapters.logs import FileLogs, RecordCodec
+    from middlewatch.adapters.logs import FileLogs, RecordCodec, room_for_files
     from middlewatch.adapters.scan import OwnPatterns
     from middlewatch.adapters.scan.catalogue import BadPatternError, read_catalogue
     from middlewatch.adapters.scan.engine import Engine, NoEngineError, engine_of, scanner_for
@@ -113,7 +113,7 @@ def watcher(parts: Parts, log: Any, hint: Hint) -> Service:
     except NoEngineError as error:
         raise BadSettings([Problem("watcher.engine", str(error))]) from error
     log.info("scanning", engine=engine_of(scanner).value, patterns=len(catalogue.patterns))
-    logs, places = sources(parts.settings.logs, FileLogs(), parts.clock)
+    logs, places = sources(parts.settings.logs, FileLogs(hold=room_for_files()), parts.clock)
     service = Watcher(
         store=parts.store,
         scheduler=parts.scheduler,

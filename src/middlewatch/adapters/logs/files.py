@@ -19,9 +19,11 @@ import errno
 import hashlib
 import os
 import stat
+from contextlib import suppress
 from dataclasses import replace
 
 from middlewatch.adapters.logs.as_user import open_as
+from middlewatch.adapters.logs.held import HEAD, TAIL, Held, Holder, digest
 from middlewatch.ports.scanner import Block, CannotRead, Cursor
 
 LONGEST_LINE = 1 << 20
@@ -30,8 +32,6 @@ LEAST_LIMIT = 1 << 16
 MOST_LIMIT = 4 << 20
 LATEST = 4_102_444_800.0
 """The year 2100: anybody may set any time on a file of their own."""
-HEAD = 1024
-TAIL = 256
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY
 
 _SENTENCES = {
@@ -49,10 +49,12 @@ _SENTENCES = {
 
 
 class FileLogs:
-    """The log source port. ``our_uid`` is whom we run as (0: root reads what its users own)."""
+    """The log source port, for one thread. ``our_uid`` is whom we run as (0: root reads what its
+    users own); ``hold`` how many files may be kept open between two looks."""
 
-    def __init__(self, our_uid: int | None = None) -> None:
+    def __init__(self, our_uid: int | None = None, *, hold: int = 256) -> None:
         self._our_uid = os.geteuid() if our_uid is None else our_uid
+        self._holder = Holder(hold)
 
     def read(
         self,
@@ -68,20 +70,74 @@ class FileLogs:
 
         With ``final`` an unfinished last line is given too; nothing from ``up_to`` on is given.
         """
+        size = max(LEAST_LIMIT, min(limit, MOST_LIMIT))
+        held = None if final or up_to is not None else self._holder.take(path, uid, cursor)
+        if held is not None:
+            with suppress(OSError):
+                block = self._more(held, path, size)
+                if block is not None:
+                    return block
+            self._holder.drop(path)
         opened = self._open(path, uid)
         if not isinstance(opened, int):
             return opened
+        keep = False
         try:
-            size = max(LEAST_LIMIT, min(limit, MOST_LIMIT))
             if cursor is not None and os.fstat(opened).st_ino != cursor.inode:
                 rest = self._rotated_rest(path, uid, cursor, size)
                 if rest is not None:
                     return rest
-            return _next_block(opened, path, cursor, size, final=final, up_to=up_to)
+            block = _next_block(opened, path, cursor, size, final=final, up_to=up_to)
+            keep = not final
+            if keep:
+                self._hold(opened, path, uid, block)
         except OSError as error:
             return _cannot(path, "unreadable", error)
         finally:
-            os.close(opened)
+            if not keep:
+                os.close(opened)
+        return block
+
+    def _hold(self, opened: int, path: str, uid: int, block: Block) -> None:
+        before = min(TAIL, block.cursor.offset)
+        tail = os.pread(opened, before, block.cursor.offset - before)
+        status = os.fstat(opened)
+        self._holder.keep(path, Held(opened, uid, block.stream, block.cursor, tail, status))
+
+    def _more(self, held: Held, path: str, limit: int) -> Block | None:
+        """What a file that is held has more by now; None where it has to be opened anew."""
+        status = os.stat(path, follow_symlinks=False)  # noqa: PTH116 - pathlib's costs as much as the rest
+        was, cursor = held.status, held.cursor
+        if (
+            (status.st_ino, status.st_dev, status.st_mode, status.st_uid, status.st_nlink)
+            != (was.st_ino, was.st_dev, was.st_mode, was.st_uid, was.st_nlink)
+            or status.st_size < cursor.offset
+            or (status.st_size == was.st_size and status.st_mtime_ns != was.st_mtime_ns)
+        ):
+            return None
+        held.status = status
+        raw = held.read(min(limit, status.st_size - cursor.offset))
+        if raw is None:
+            return None
+        at = cursor.offset
+        at_end = at + len(raw) >= status.st_size or not raw
+        data, at, skipping, skipped = _whole_lines(
+            raw, at, cursor.skipping, at_end=at_end, final=False
+        )
+        after = at + len(data)
+        if after != cursor.offset or skipping != cursor.skipping:
+            cursor = held.move(raw, after, skipping=skipping)
+        return Block(
+            data=data,
+            base_offset=at,
+            stream=held.stream,
+            cursor=cursor,
+            restarted=False,
+            at_end=at_end,
+            skipped_bytes=skipped,
+            modified_at=min(max(status.st_mtime, 0.0), LATEST),
+            size=status.st_size,
+        )
 
     def _rotated_rest(self, path: str, uid: int, cursor: Cursor, size: int) -> Block | None:
         """What was not read yet of a file that was renamed to ``path.1``, as log rotation does."""
@@ -260,7 +316,5 @@ def _cursor(opened: int, path: str, offset: int, *, skipping: bool) -> Cursor:
 def _digest(opened: int, offset: int, head_length: int) -> str:
     """What tells the bytes before ``offset`` from others: a digest of their first and last ones."""
     tail = min(TAIL, offset)
-    seen = hashlib.sha256(os.pread(opened, head_length, 0))
-    seen.update(b"\0")
-    seen.update(os.pread(opened, tail, offset - tail))
-    return seen.hexdigest()[:32]
+    first = hashlib.sha256(os.pread(opened, head_length, 0))
+    return digest(first, os.pread(opened, tail, offset - tail))

@@ -155,6 +155,8 @@ class Roster:
         self._take_missing(listed, now, report)
 
     def _take(self, view: JobView, now: datetime, report: WatcherReport) -> None:
+        if self._same_as_before(view, now):
+            return
         if (view.job_id, view.submitted_at) in self._strangers and view.job_id not in self._jobs:
             return
         kept = self._load_job(view.job_id)
@@ -183,6 +185,24 @@ class Roster:
             case Sighting.UNDECIDED:
                 self._end_undecided(kept, view, now)
 
+    def _same_as_before(self, view: JobView, now: datetime) -> bool:
+        """Whether the listing shows of the number's newest attempt what the last one showed: of
+        thousands of jobs hardly any has news."""
+        kept = self._jobs.get(view.job_id)
+        if not kept:
+            return False
+        entry = kept[-1]
+        known = (
+            entry.view == view
+            and entry.missing_since is None
+            and not entry.attempt.vanished
+            and entry.detail_state == view.state.value
+            and entry.node_list == view.node_list
+        )
+        if known:
+            entry.seen_at = now
+        return known
+
     def _live_again(self, entry: Kept, view: JobView) -> None:
         """The attempt that the older state still has: watched again, if it had not ended."""
         before = entry.attempt
@@ -204,6 +224,7 @@ class Roster:
     def _go_on(self, entry: Kept, view: JobView, now: datetime, report: WatcherReport) -> None:
         entry.missing_since = None
         had_end = entry.attempt.end is not None
+        entry.view, entry.seen_at = view, now
         entry.attempt = seen_again(entry.attempt, view, now)
         if entry.attempt.end is not None and not had_end:
             report.attempts_ended += 1
@@ -375,6 +396,8 @@ class Roster:
         ]
         for entry in self.all():
             attempt = entry.attempt
+            if not (waiting or singletons or attempt.dependents):
+                continue
             if not attempt.live or attempt.completing:
                 # From here on the listing has forgotten them: what was noted stands.
                 continue
