@@ -46,6 +46,9 @@ class LineStore(Protocol):
     def most(self) -> int:
         """How many lines one page can have at most."""
 
+    def close(self) -> None:
+        """Close what connections there are."""
+
     def page(self, place: Place, since: int, limit: int, writer: Writer | None = None) -> Page:
         """The oldest ``limit`` lines of a place from ``since`` on, of one writer or of all."""
 

@@ -39,6 +39,9 @@ class Loki:
         self._clock = clock
         self.server = Server(access, clock, "Loki", verb="GET")
 
+    def close(self) -> None:
+        self.server.close()
+
     def page(self, place: Place, since: int, limit: int, writer: Writer | None = None) -> Page:
         end = self._end(place, since)
         while True:

@@ -5,7 +5,8 @@ behind the reader's back; of one nanosecond there can be many lines; and two equ
 lines. So a place in a store is more than a time:
 
 * for each writer (a node and a file there) the newest time that was delivered: a collector ships
-  one file in its order, so whatever is newer is new, however late the whole file comes;
+  one file in its order, so whatever is newer is new, however late the whole file comes (and a
+  writer who lags behind the others is read by himself, from where he was left);
 * for the last while, the marks (40-bit digests) of the lines themselves: order within a writer may
   be disturbed as far back as they reach (``floor``); behind it nobody can tell a line that was
   delivered from one that was not, and it counts as delivered;
@@ -34,11 +35,12 @@ from middlewatch.ports.errors import Unreadable
 
 SETTLE = 2 * SECOND
 """How far back every round reads again: stores make lines visible out of order by about this."""
-NEAR = 5 * SECOND
+NEAR = 10 * SECOND
 """How far back a round reads again for writers that lag behind the others."""
 ACTIVE = 60 * SECOND
-WINDOW = 60 * SECOND
-"""How old marks become."""
+WINDOW = 600 * SECOND
+"""How old marks become, beside the newest line of their writer. They are few: what bounds them is
+their number, but for writers who say little."""
 RECENT = 5 * SECOND
 HOUR = 3600 * SECOND
 KEPT = 600
@@ -124,6 +126,12 @@ class Position:
             if not known:
                 found.append(Fresh(line, copy))
         return found
+
+    def behind(self, writer: Writer, began: int) -> bool:
+        """Whether a walk that began at that time passed over lines that this writer may have
+        written before it. Its newer ones must wait for those, or they would hide them."""
+        stream = self._streams.get(self._key(writer))
+        return (self._since if stream is None else stream.newest) < began
 
     def record(self, delivered: Iterable[Fresh], now: int) -> None:
         """These lines have been delivered."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from middlewatch.adapters.logstores.lines import LineStore, Writer
 from middlewatch.adapters.logstores.place import SECOND, Place, path_of, place_of
-from middlewatch.adapters.logstores.position import Fresh, Position
+from middlewatch.adapters.logstores.position import AT_ONCE, Fresh, Position
 from middlewatch.ports.clock import Clock
 from middlewatch.ports.errors import PortError, Unreachable, Unreadable
 from middlewatch.ports.scanner import Block, CannotRead, Cursor
@@ -31,14 +31,17 @@ USUAL_LINE = 200
 PAGES = 8
 """Pages that one read asks for at most."""
 COUNT_EVERY_S = 15.0
+MOST_UNFINDABLE = 1000
 REMEMBERED = 20_000
 """Places whose state is kept in memory."""
 
 
 @dataclass(slots=True)
 class _Walk:
-    """Reading on from a time; of all writers, or of one who had ``count`` lines."""
+    """Reading on from a time, ``since``, that it has reached; of all writers, or of one who had
+    ``count`` lines."""
 
+    began: int
     since: int
     writer: Writer | None = None
     count: int = 0
@@ -54,6 +57,8 @@ class _Reader:
     line_bytes: float = USUAL_LINE
     walk: _Walk | None = None
     again: deque[_Walk] = field(default_factory=deque)
+    unfindable: set[Writer] = field(default_factory=set)
+    """Writers of whom the store has lines, and finds none when it is asked for their labels."""
     counted_from: int = 0
     counted_at: float = float("-inf")
     final_at: float | None = None
@@ -82,6 +87,10 @@ class StoreLogs:
         self._delay_s = delay_s
         self._readers: OrderedDict[str, _Reader] = OrderedDict()
         self.lost = 0
+
+    def close(self) -> None:
+        """Close the connections to the store; the next read opens them again."""
+        self._store.close()
 
     def path(self, job: str, since_s: float) -> str:
         """The place of a job's lines from ``since_s`` on (seconds since the epoch)."""
@@ -142,7 +151,7 @@ class StoreLogs:
             usual = min(USUAL_PAGE, int(taken.room / reader.line_bytes))
             limit = min(max(reader.least, usual), self._store.most)
             page = self._store.page(place, walk.since, limit, walk.writer)
-            fresh = reader.position.unseen(page.lines)
+            fresh = self._in_turn(reader, walk, reader.position.unseen(page.lines))
             some = self._take(reader, walk, fresh, taken)
             if some < len(fresh):
                 walk.since = fresh[some].line.at
@@ -160,7 +169,27 @@ class StoreLogs:
     def _next_walk(self, reader: _Reader) -> _Walk:
         if reader.again:
             return reader.again.popleft()
-        return _Walk(reader.position.start(self._now()))
+        start = reader.position.start(self._now())
+        return _Walk(start, start)
+
+    def _in_turn(self, reader: _Reader, walk: _Walk, fresh: list[Fresh]) -> list[Fresh]:
+        """The new lines without those of writers who lag behind: they are read by themselves,
+        each from where he was left, as soon as this walk is done."""
+        if walk.writer is not None:
+            return fresh
+        position, again = reader.position, reader.again
+        lagging = {
+            writer
+            for writer in {one.line.writer for one in fresh}
+            if writer not in reader.unfindable and position.behind(writer, walk.began)
+        }
+        if not lagging:
+            return fresh
+        waiting = {other.writer for other in again}
+        for writer in sorted(lagging - waiting)[: max(0, AT_ONCE - len(again))]:
+            start = position.reread_from(writer)
+            again.append(_Walk(start, start, writer))
+        return [one for one in fresh if one.line.writer not in lagging]
 
     def _take(self, reader: _Reader, walk: _Walk, fresh: list[Fresh], taken: _Taken) -> int:
         """Deliver of the new lines what there is room for: how many."""
@@ -191,6 +220,8 @@ class StoreLogs:
         reader.walk = None
         reader.least = LEAST_PAGE
         if walk.writer is not None and not walk.found:
+            if walk.count == 0 and len(reader.unfindable) < MOST_UNFINDABLE:
+                reader.unfindable.add(walk.writer)
             self.lost += reader.position.give_up(walk.writer, walk.count, reader.counted_from)
 
     def _nothing_more(self, place: Place, reader: _Reader, *, final: bool) -> bool:
@@ -205,7 +236,7 @@ class StoreLogs:
         counts = self._store.counts(place, since)
         for writer, count in reader.position.lacking(counts, since):
             start = reader.position.reread_from(writer)
-            reader.again.append(_Walk(start, writer, count))
+            reader.again.append(_Walk(start, start, writer, count))
         return not reader.again
 
     def _late_enough(self, reader: _Reader, *, final: bool) -> bool:

@@ -40,6 +40,9 @@ class VictoriaLogs:
         self._timeout_s = access.timeout_s
         self.server = Server(access, clock, "VictoriaLogs")
 
+    def close(self) -> None:
+        self.server.close()
+
     def page(self, place: Place, since: int, limit: int, writer: Writer | None = None) -> Page:
         labels = self._labels
         wanted = ", ".join(
