@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FrameType
 
-from tools.bench import advice, detect, idle, listing, machine, recovery, signals, start
+from tools.bench import advice, detect, idle, listing, live, machine, recovery, signals, start
 from tools.bench.figures import Measured, Number, flat, kept_lines, merged, remarks
 from tools.bench.site import Site
 
@@ -26,6 +26,7 @@ GROUPS: Mapping[str, Callable[[Site], list[Measured]]] = {
     "advice": advice.measure,
     "detect": detect.measure,
     "start": start.measure,
+    "live": live.measure,
     "idle": idle.measure,
     "listing": listing.measure,
     "signals": signals.measure,
