@@ -121,8 +121,9 @@ def _backlog(folder: Path, found: Measured) -> None:
             if kind == "backlog" and job >= BACKLOG_JOBS - BACKLOG_FILES
         )
         found.figure("backlog_mb_s", size / 1e6 / (done - begun), 1)
-        crowd.wait()
-        watch.look()
+        while crowd.poll() is None:
+            watch.look()
+            time.sleep(LOOK_S)
     lags = [
         watch.seen[key[:2]] - key[2]
         for key in _noted(folder, "line")
