@@ -114,6 +114,7 @@ class StoreWorld(World):
         self.access: dict[str, Any] = {"timeout_s": 60.0, **access}
         self.labels = Labels()
         self._made: list[StoreLogs] = []
+        self.stoppable = False
         self.stop: Callable[[], None] = lambda: None
         self.start: Callable[[], None] = lambda: None
 
@@ -148,7 +149,7 @@ class VictoriaWorld(StoreWorld):
             row = {
                 "_time": f"{moment}.{rest:09d}Z",
                 "_msg": line.text.decode("utf-8", "surrogateescape"),
-                "job_id": line.job or self.job,
+                self.labels.job: line.job or self.job,
                 "node": line.node,
                 "filename": line.file,
             }
@@ -156,7 +157,7 @@ class VictoriaWorld(StoreWorld):
             text = json.dumps(row, ensure_ascii=False)
             rows.append(text.encode("utf-8", "surrogateescape"))
         self._post(
-            "/insert/jsonline?_stream_fields=job_id,node,filename",
+            f"/insert/jsonline?_stream_fields={self.labels.job},node,filename",
             b"\n".join(rows),
             {
                 "Content-Type": "application/stream+json",
@@ -182,7 +183,7 @@ class LokiWorld(StoreWorld):
         streams = [
             {
                 "stream": {
-                    "job_id": line.job or self.job,
+                    self.labels.job: line.job or self.job,
                     "node": line.node,
                     "filename": line.file,
                 },
@@ -248,3 +249,4 @@ def texts(lines: Sequence[Wrote]) -> list[bytes]:
 def stopped_and_started(server: VictoriaLogsServer | LokiStandIn, world: StoreWorld) -> None:
     """Let the world's server be taken away and brought back."""
     world.stop, world.start = server.stop, server.start
+    world.stoppable = True

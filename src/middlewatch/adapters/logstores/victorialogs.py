@@ -132,9 +132,12 @@ def _odd_row(line: bytes) -> Mapping[str, str]:
 @lru_cache(maxsize=4096)
 def _second(text: str) -> int:
     found = _TIME.match(text)
-    if found is None:
-        raise Unreadable(f"VictoriaLogs gave a line the time {plain(text)!r}")
-    return calendar.timegm(tuple(int(found[n]) for n in range(1, 7))) * SECOND
+    try:
+        if found is not None:
+            return calendar.timegm(tuple(int(found[n]) for n in range(1, 7))) * SECOND
+    except ValueError:
+        pass  # the ninety-ninth month
+    raise Unreadable(f"VictoriaLogs gave a line the time {plain(text)!r}")
 
 
 def _nanoseconds(text: str) -> int:
