@@ -17,10 +17,10 @@ STAMP := .venv/.made-from-lock
 
 export PYTHON
 
-.PHONY: help setup demo test check format bench scorecard faults lab lock proto clean
+.PHONY: help setup demo test check format bench scorecard test-loki faults lab lock proto clean
 
 help: ## list these targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | sort | while IFS=$$'\t' read -r t d; do printf '  make %-10s %s\n' "$$t" "$$d"; done
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | sort | while IFS=$$'\t' read -r t d; do printf '  make %-10s %s\n' "$$t" "$$d"; done
 
 setup: $(STAMP) ## make .venv from the lock file (middlewatch, mw and the check tools)
 
@@ -33,6 +33,10 @@ demo: setup ## one recovery from end to end, told as it happens; DEMO_ARGS= pass
 
 test: setup ## the checks, then every test; as root it first installs the system packages they need
 	@$(BIN)/python -m tools.suite $(PYTEST_ARGS)
+
+test-loki: setup ## run the contract of log stores on a Loki that you give; LOKI_URL=http://…
+	@test -n "$(LOKI_URL)" || { echo "say which Loki: make test-loki LOKI_URL=http://localhost:3100"; exit 2; }
+	@LOKI_URL="$(LOKI_URL)" LOKI_TENANT="$(LOKI_TENANT)" $(BIN)/python -m pytest tests/contract/logsource -k given_loki
 
 check: setup ## ruff, mypy --strict and the import contracts
 	@$(BIN)/python -m tools.suite --only-checks

@@ -26,6 +26,12 @@ INSTALL = (
     "[print(*install(print, bundle), sep='\\n') for bundle in (SLURM, METRICS)]"
 )
 
+BUILD = """
+from middlewatch.lab import victorialogs
+state = victorialogs.available()
+print(victorialogs.program(lambda line: print(line, flush=True)) if state.ok else state.reason)
+"""
+
 CHECKS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("ruff check", ("ruff", "check")),
     ("ruff format", ("ruff", "format", "--check")),
@@ -61,6 +67,14 @@ def install_system_packages() -> bool:
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
         return True
     return run((sys.executable, "-c", INSTALL), "system packages")
+
+
+def build_servers() -> None:
+    """Build what the tests start from source, while it can be seen that this is what takes long.
+
+    Where it cannot be, those tests say themselves why they are left out.
+    """
+    run((sys.executable, "-c", BUILD), "servers from source")
 
 
 def run(argv: tuple[str, ...], title: str) -> bool:
@@ -122,6 +136,8 @@ def main() -> int:
     tally = Tally()
     if not chosen.only_checks and not install_system_packages():
         tally += Tally(failed=1)
+    if not chosen.only_checks:
+        build_servers()
     tally += run_checks()
     if not chosen.only_checks:
         tally += run_tests(pytest_arguments)

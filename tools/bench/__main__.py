@@ -17,7 +17,18 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FrameType
 
-from tools.bench import advice, detect, idle, listing, live, machine, recovery, signals, start
+from tools.bench import (
+    advice,
+    detect,
+    idle,
+    listing,
+    live,
+    logstore,
+    machine,
+    recovery,
+    signals,
+    start,
+)
 from tools.bench.figures import Measured, Number, flat, kept_lines, merged, remarks
 from tools.bench.site import Site
 
@@ -29,6 +40,7 @@ GROUPS: Mapping[str, Callable[[Site], list[Measured]]] = {
     "live": live.measure,
     "idle": idle.measure,
     "listing": listing.measure,
+    "logstore": logstore.measure,
     "signals": signals.measure,
     "recovery": recovery.measure,
 }
