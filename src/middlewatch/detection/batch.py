@@ -69,11 +69,13 @@ def figure(text: str) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A file of the attempt that cannot be read; ``word`` is the stable reason."""
+    """A file of the attempt that cannot be read; ``word`` is the stable reason. ``away``: whoever
+    keeps the lines does not answer, which is no fault of the job's and may be over in a moment."""
 
     path: str
     word: str
     reason: str
+    away: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,7 @@ def observe(
     state, signals = with_saves(state, lines.state, batch.hits), lines.signals
     for unreadable in batch.unreadable:
         said = f"{unreadable.word}:{unreadable.path}"
-        if short(said) not in state.unreadable_reported:
+        if not unreadable.away and short(said) not in state.unreadable_reported:
             told = (*state.unreadable_reported, short(said))[-32:]
             state = replace(state, unreadable_reported=told)
             signals.append(_cannot_read(state, said, unreadable.path, unreadable.reason, now))

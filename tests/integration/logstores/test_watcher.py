@@ -187,3 +187,25 @@ def test_process_that_is_replaced_all_the_time_loses_and_repeats_nothing(
     progress = shipped.here.store.progress(attempt.id)
     assert progress is not None
     assert (progress.first_step, progress.last_step) == (1, 25)
+
+
+def test_job_that_cannot_be_seen_for_long_is_told_of_and_not_called_silent(
+    shipped: Shipped,
+) -> None:
+    if not shipped.store.stoppable:
+        pytest.skip("a given Loki is not ours to stop")
+    shipped.job = shipped.here.submit(SimulatedTrainer(steps=2000, fault=None), nodes=2)
+    shipped.run(10)
+    shipped.store.stop()
+    shipped.away = True
+    try:
+        shipped.run(300)
+    finally:
+        shipped.store.start()
+    (attempt,) = shipped.here.attempts(shipped.job)
+    (blind,) = shipped.here.signals(attempt, SignalKind.BLIND)
+    assert "no answer from" in blind.detail
+    shipped.away = False
+    shipped.run(30)
+    told = [signal.kind for signal in shipped.here.signals(attempt)]
+    assert told == [SignalKind.BLIND, SignalKind.SEEN_AGAIN]

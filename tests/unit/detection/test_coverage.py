@@ -43,6 +43,18 @@ def test_output_that_stays_unreadable_is_told_once_with_its_reason() -> None:
     assert said == []
 
 
+def test_store_that_is_away_for_long_is_told_as_blindness_alone() -> None:
+    away = Unreadable(
+        "victorialogs://job/1", "store_away", "no answer from VictoriaLogs", away=True
+    )
+    batch = Batch(JOB, readable=False, unreadable=(away,))
+    state, _ = look(fresh(JOB.id), 10, batch)
+    found = observe(state, batch, at(130), Policy())
+    (signal,) = found.signals
+    assert signal.kind is SignalKind.BLIND
+    assert "no answer from VictoriaLogs" in signal.detail
+
+
 def test_file_that_is_not_there_yet_is_told_as_missing() -> None:
     state, _ = look(fresh(JOB.id), 1, Batch(JOB, readable=False))
     _, (signal,) = look(state, 200, Batch(JOB, readable=False))

@@ -174,17 +174,18 @@ class Reader:
             # It was not there at the last look: whatever the file server's clock says.
             written = max(written, looked)
         at_end = all(got.tail.at_end for got in turns)
+        away = tuple(got.away for got in turns if got.away is not None)
         batch = Batch(
             attempt=kept.attempt,
             hits=tuple(hits),
             output_at=None if written is None else min(written, now),
             unreadable=tuple(unreadable),
             drained=over and at_end,
-            caught_up=at_end,
-            readable=any(got.tail.cursor is not None and got.away is None for got in turns),
+            # Whoever is away was asked: that nothing is seen is a fact, and says nothing of the job.
+            caught_up=all(got.tail.at_end or got.away is not None for got in turns),
+            readable=not away and any(got.tail.cursor is not None for got in turns),
         )
         behind = not at_end and read > 0
-        away = tuple(got.away for got in turns if got.away is not None)
         return Round(tuple(got.tail for got in turns), batch, read, behind, away)
 
     def _hits(self, got: Turn, attempt: Attempt) -> list[Hit]:

@@ -125,7 +125,7 @@ def _stored(
     if isinstance(got, Block):
         return _taken(tail, got, around)
     if isinstance(got, CannotRead) and got.away:
-        unreadable = Unreadable(tail.path, got.word, got.reason)
+        unreadable = Unreadable(tail.path, got.word, got.reason, away=True)
         return Turn(replace(tail, at_end=False), unreadable=unreadable, away=got.reason)
     return _nothing(tail, got)
 
