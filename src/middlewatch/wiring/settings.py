@@ -372,7 +372,7 @@ def contradictions(settings: Settings) -> Iterator[tuple[str, str, str]]:
         yield (
             "metrics",
             "url",
-            f"{metrics.url[:80]!r} must begin with http:// or https:// and a host",
+            f"{_told(metrics.url)} must begin with http:// or https:// and a host",
         )
     if metrics.token_file and metrics.username:
         yield "metrics", "username", "token_file and username exclude each other"
@@ -397,7 +397,7 @@ def _about_logs(given: LogsSettings) -> Iterator[tuple[str, str, str]]:
     if given.source is LogsSource.FILES:
         return
     if not _STORE_URL.match(given.url):
-        yield "logs", "url", f"{given.url[:80]!r} is no http:// or https:// address of a log store"
+        yield "logs", "url", f"{_told(given.url)} is no http:// or https:// address of a log store"
     if given.url.startswith("http://") and (given.token_file or given.username):
         host = given.url.removeprefix("http://").partition("/")[0].rpartition(":")[0]
         if not is_loopback(host or given.url.removeprefix("http://").partition("/")[0]):
@@ -414,6 +414,14 @@ def _about_logs(given: LogsSettings) -> Iterator[tuple[str, str, str]]:
             yield "logs", key, f"{getattr(given, key)[:80]!r} is no name of a label"
     if given.match and not _MATCHERS.match(given.match):
         yield "logs", "match", f'{given.match[:80]!r} is no list of matchers as cluster="a"'
+    if given.source is LogsSource.LOKI and not given.job_label_in_stream and not given.match:
+        needed = 'Loki answers no question without a stream label: give one, as cluster="a"'
+        yield "logs", "match", needed
+
+
+def _told(url: str) -> str:
+    """An address as a sentence may show it: without what somebody wrote before an @."""
+    return repr(re.sub(r"//[^/@\s]*@", "//…@", url)[:80])
 
 
 def tenant_headers(given: LogsSettings) -> tuple[tuple[str, str], ...]:
