@@ -6,6 +6,7 @@ import os
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -58,6 +59,8 @@ def change(log: Path, what: str, given: object) -> None:
             raise AssertionError(what)
 
 
+# Whole files are generated here; that showing one would be long is no finding.
+@pytest.mark.filterwarnings("ignore:Generating overly large repr")
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(OPERATIONS, st.booleans()), max_size=25), st.sampled_from((0, 1, 8)))
 def test_what_is_read_does_not_depend_on_what_is_kept_open(
