@@ -36,6 +36,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Check": {
         "doctor": ("examining", "does this fit here? reads only; says how to mend"),
+        "logs": ("ingesting", "`logs check`: do the logs that are shipped fit? says how to mend"),
         "check-comment": ("comments", "can a job's opt-in be read? prints the right line"),
         "limits": ("limiting", "when silence is an alarm: show, preview and change it"),
         "token": ("tokens", "who may call the API: add, list and revoke tokens"),

@@ -17,14 +17,14 @@ from middlewatch.ports.scanner import LogSource
 from middlewatch.wiring.settings import LogsSettings, LogsSource, tenant_headers
 
 if TYPE_CHECKING:
-    from middlewatch.adapters.logstores import StoreLogs
+    from middlewatch.adapters.logstores import Loki, StoreLogs, VictoriaLogs
 
 Places = Callable[[Attempt], tuple[str, ...]]
 
 
-def store_logs(given: LogsSettings, clock: Clock) -> StoreLogs:
-    """The log store of the settings. Raises `ValueError` for labels that are none."""
-    from middlewatch.adapters.logstores import Access, Labels, Loki, StoreLogs, VictoriaLogs
+def line_store(given: LogsSettings, clock: Clock) -> VictoriaLogs | Loki:
+    """The server of the settings. Raises `ValueError` for labels that are none."""
+    from middlewatch.adapters.logstores import Access, Labels, Loki, VictoriaLogs
 
     access = Access(
         url=given.url,
@@ -43,7 +43,14 @@ def store_logs(given: LogsSettings, clock: Clock) -> StoreLogs:
         job_in_stream=given.job_label_in_stream,
     )
     kind = Loki if given.source is LogsSource.LOKI else VictoriaLogs
-    return StoreLogs(kind(access, clock, labels), clock, delay_s=given.delay_s)
+    return kind(access, clock, labels)
+
+
+def store_logs(given: LogsSettings, clock: Clock) -> StoreLogs:
+    """The log store of the settings. Raises `ValueError` for labels that are none."""
+    from middlewatch.adapters.logstores import StoreLogs
+
+    return StoreLogs(line_store(given, clock), clock, delay_s=given.delay_s)
 
 
 def place_in(logs: StoreLogs) -> Places:

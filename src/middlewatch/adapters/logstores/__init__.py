@@ -2,8 +2,19 @@
 
 from middlewatch.adapters.logstores.asking import Access
 from middlewatch.adapters.logstores.loki import Loki
+from middlewatch.adapters.logstores.recent import Entry, Recent, Wanted, recent
 from middlewatch.adapters.logstores.selecting import Labels
 from middlewatch.adapters.logstores.source import StoreLogs
 from middlewatch.adapters.logstores.victorialogs import VictoriaLogs
 
-__all__ = ["Access", "Labels", "Loki", "StoreLogs", "VictoriaLogs"]
+__all__ = [
+    "Access",
+    "Entry",
+    "Labels",
+    "Loki",
+    "Recent",
+    "StoreLogs",
+    "VictoriaLogs",
+    "Wanted",
+    "recent",
+]

@@ -59,7 +59,7 @@ class Loki:
                 raise Unreadable(f"Loki sent a single line of more than {LONGEST_ANSWER} bytes")
             # One JSON object cannot be read in part: ask for fewer of these long lines.
             limit = max(1, limit // 8)
-        lines = self._lines(_result(answer.data, "streams"))
+        lines = self._lines(result(answer.data, "streams"))
         return Page(lines, full=len(lines) >= limit)
 
     def counts(self, place: Place, since: int) -> Mapping[Writer, int]:
@@ -74,8 +74,8 @@ class Loki:
         if answer.cut:
             raise Unreadable(f"Loki counted lines in more than {LONGEST_ANSWER} bytes")
         found: dict[Writer, int] = {}
-        for entry in _result(answer.data, "vector"):
-            named = _labels_of(entry, "metric")
+        for entry in result(answer.data, "vector"):
+            named = labels_of(entry, "metric")
             try:
                 number = int(float(entry["value"][1]))
             except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
@@ -106,20 +106,13 @@ class Loki:
     def _lines(self, streams: list[dict[str, Any]]) -> list[Line]:
         found: list[Line] = []
         for stream in streams:
-            writer = self._writer(_labels_of(stream, "stream"))
+            writer = self._writer(labels_of(stream, "stream"))
             values = stream.get("values")
             if not isinstance(values, list):
                 raise Unreadable("Loki sent a stream without values")
             for value in values:
-                try:
-                    at, text = value[0], value[1]
-                    moment = int(at) if at.isascii() and at.isdigit() and len(at) < 20 else -1
-                    raw = text.encode("utf-8", "replace")
-                except (AttributeError, IndexError, KeyError, TypeError) as error:
-                    raise Unreadable(f"Loki sent {plain(str(value)[:80])!r} as a line") from error
-                if moment < 0:
-                    raise Unreadable(f"Loki gave a line the time {plain(at)!r}")
-                found.append(Line(moment, writer, raw))
+                at, raw = moment_and_text(value)
+                found.append(Line(at, writer, raw))
         found.sort(key=lambda line: line.at)
         return found
 
@@ -127,14 +120,33 @@ class Loki:
         return writer_of(named.get(self._labels.node, ""), named.get(self._labels.file, ""))
 
 
-def _result(data: bytes, kind: str) -> list[dict[str, Any]]:
-    """The entries of an answer of one kind."""
+def moment_and_text(value: Any) -> tuple[int, bytes]:
+    """One of a stream's values: its time, nanoseconds since the epoch, and its line."""
+    try:
+        at, text = value[0], value[1]
+        moment = int(at) if at.isascii() and at.isdigit() and len(at) < 20 else -1
+        raw: bytes = text.encode("utf-8", "replace")
+    except (AttributeError, IndexError, KeyError, TypeError) as error:
+        raise Unreadable(f"Loki sent {plain(str(value)[:80])!r} as a line") from error
+    if moment < 0:
+        raise Unreadable(f"Loki gave a line the time {plain(at)!r}")
+    return moment, raw
+
+
+def decoded(data: bytes) -> dict[str, Any]:
+    """An answer as the object that it is."""
     try:
         whole = json.loads(data.decode("utf-8", "replace"))
     except (ValueError, RecursionError) as error:
         shown = plain(data[:80].decode("utf-8", "replace"))
         raise Unreadable(f"Loki answered with {shown!r}, which is no JSON") from error
-    inner = whole.get("data") if isinstance(whole, dict) else None
+    return whole if isinstance(whole, dict) else {}
+
+
+def result(data: bytes, kind: str) -> list[dict[str, Any]]:
+    """The entries of an answer of one kind."""
+    whole = decoded(data)
+    inner = whole.get("data")
     if not isinstance(inner, dict) or whole.get("status") != "success":
         raise Unreadable(f"Loki's answer has no data: {plain(str(whole)[:80])!r}")
     entries = inner.get("result")
@@ -145,7 +157,8 @@ def _result(data: bytes, kind: str) -> list[dict[str, Any]]:
     return entries
 
 
-def _labels_of(entry: Mapping[str, Any], name: str) -> Mapping[str, str]:
+def labels_of(entry: Mapping[str, Any], name: str) -> Mapping[str, str]:
+    """The labels of one entry, texts all of them."""
     found = entry.get(name)
     if not isinstance(found, dict) or not all(isinstance(v, str) for v in found.values()):
         raise Unreadable(f"Loki sent an entry whose {name} are no labels")

@@ -50,7 +50,7 @@ class VictoriaLogs:
         )
         query = f"{self._filter(place, writer)} | fields {wanted} | sort by (_time) | limit {limit}"
         answer = self.server.ask(QUERY, self._form(query, place, since), LONGEST_ANSWER)
-        lines = [self._line(row) for row in _rows(answer.data, answer.cut)]
+        lines = [self._line(row) for row in rows(answer.data, answer.cut)]
         return Page(lines, full=answer.cut or len(lines) >= limit)
 
     def counts(self, place: Place, since: int) -> Mapping[Writer, int]:
@@ -61,7 +61,7 @@ class VictoriaLogs:
         )
         answer = self.server.ask(QUERY, self._form(query, place, since), LONGEST_ANSWER)
         found: dict[Writer, int] = {}
-        for row in _rows(answer.data, answer.cut):
+        for row in rows(answer.data, answer.cut):
             number = row.get("lines", "")
             if not (number.isascii() and number.isdigit() and len(number) < 19):
                 raise Unreadable(f"VictoriaLogs counted {plain(number)!r} lines")
@@ -84,24 +84,28 @@ class VictoriaLogs:
         return " ".join([*stream, *plain_filters])
 
     def _form(self, query: str, place: Place, since: int) -> dict[str, str]:
-        form = {"query": query, "start": _rfc3339(since), "timeout": f"{self._timeout_s:g}s"}
+        form = {"query": query, "start": rfc3339(since), "timeout": f"{self._timeout_s:g}s"}
         if place.until is not None:
-            form["end"] = _rfc3339(place.until)
+            form["end"] = rfc3339(place.until)
         return form
 
     def _line(self, row: Mapping[str, str]) -> Line:
-        text = row.get("_msg", "")
-        try:
-            raw = text.encode("utf-8", "surrogateescape")
-        except UnicodeEncodeError:
-            raw = text.encode("utf-8", "replace")
-        return Line(_nanoseconds(row.get("_time", "")), self._writer(row), raw)
+        return Line(nanoseconds(row.get("_time", "")), self._writer(row), text_of(row))
 
     def _writer(self, row: Mapping[str, str]) -> Writer:
         return writer_of(row.get(self._labels.node, ""), row.get(self._labels.file, ""))
 
 
-def _rows(data: bytes, cut: bool) -> Iterator[Mapping[str, str]]:
+def text_of(row: Mapping[str, str]) -> bytes:
+    """A row's line, as its bytes were."""
+    text = row.get("_msg", "")
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace")
+
+
+def rows(data: bytes, cut: bool) -> Iterator[Mapping[str, str]]:
     """The rows of an answer; of one that was cut, the whole ones."""
     if cut:
         data = data[: data.rfind(b"\n") + 1]
@@ -140,7 +144,8 @@ def _second(text: str) -> int:
     raise Unreadable(f"VictoriaLogs gave a line the time {plain(text)!r}")
 
 
-def _nanoseconds(text: str) -> int:
+def nanoseconds(text: str) -> int:
+    """A row's time, nanoseconds since the epoch. Raises `Unreadable`."""
     whole, dot, rest = text.partition(".")
     if not dot:
         return _second(text)
@@ -150,7 +155,8 @@ def _nanoseconds(text: str) -> int:
     return _second(f"{whole}Z") + int(digits.ljust(9, "0"))
 
 
-def _rfc3339(at: int) -> str:
+def rfc3339(at: int) -> str:
+    """Nanoseconds since the epoch as a question takes them."""
     from datetime import UTC, datetime
 
     whole, rest = divmod(at, SECOND)

@@ -142,3 +142,13 @@ def node_of(label: str, wanted: Mapping[str, str]) -> str:
     names and by their short names."""
     host = label.rpartition(":")[0] if label.rpartition(":")[2].isdigit() else label
     return wanted.get(host or label) or wanted.get((host or label).partition(".")[0], "")
+
+
+def selector(labels: Mapping[str, str]) -> str:
+    """What selects the series with these labels; their values are data."""
+    matchers = ",".join(
+        f'{name}="{_quoted(value)}"'
+        for name, value in labels.items()
+        if name == "__name__" or _LABEL.match(name)
+    )
+    return f"{{{matchers}}}"

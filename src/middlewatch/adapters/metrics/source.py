@@ -13,7 +13,7 @@ from math import isfinite
 import msgspec
 
 from middlewatch.adapters.metrics.asking import Access, Server, plain
-from middlewatch.adapters.metrics.queries import Queries, node_of
+from middlewatch.adapters.metrics.queries import Queries, node_of, selector
 from middlewatch.model.activity import ActivityKind, NodeSeries
 from middlewatch.model.answer import Absent, Answer, Known, Unknown
 from middlewatch.ports.clock import Clock
@@ -124,6 +124,22 @@ class PromMetrics:
             StepSeries(job, tuple(_whole(samples.items()))) for job, samples in found.items()
         )
         return Known(jobs, end) if jobs else Absent(end)
+
+    @property
+    def queries(self) -> Queries:
+        return self._queries
+
+    def labels(self, query: str, at: datetime) -> tuple[Mapping[str, str], ...]:
+        """The labels of the series that a query gives: to look what is there. Raises `Unreachable`,
+        `Refused` or `Unreadable`, as `scrapes` does."""
+        form = {"query": query, "time": _stamp(at)}
+        return tuple(series.metric for series in self._asked(INSTANT, form, "vector"))
+
+    def scrapes(self, labels: Mapping[str, str], at: datetime, back_s: float) -> tuple[float, ...]:
+        """When the series with just these labels was sampled, seconds since the epoch."""
+        form = {"query": f"{selector(labels)}[{max(1, round(back_s))}s]", "time": _stamp(at)}
+        found = self._asked(INSTANT, form, "matrix")
+        return tuple(sorted(moment for series in found[:1] for moment, _value in series.values))
 
     def close(self) -> None:
         self.server.close()

@@ -1,0 +1,1 @@
+"""The judgement of made-up samples: no server, no clock, no file."""
