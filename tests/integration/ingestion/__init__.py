@@ -1,0 +1,1 @@
+"""Sampling real servers and stand-ins, with labels and times that are wrong."""
