@@ -2,9 +2,9 @@
 
 To open a stranger's file with the stranger's rights and to prove by digests that it is still the
 file of the cursor costs many times what reading the few new lines costs. Both were done when the
-file was opened; afterwards it is enough that its name still leads to the same file and that the
-bytes just before the place where we stopped are still there, which come with the new ones in the
-same read. Now and then a file is opened and proved anew all the same.
+file was opened; afterwards it is enough that its name still leads to the same file and that its
+first bytes and those just before the place where we stopped are still there, the latter of which
+come with the new ones in the same read. Now and then a file is opened and proved anew all the same.
 
 A file that somebody deletes keeps its room on the disk for as long as we hold it: its name is looked
 at before each read, and what is over is not kept.
@@ -65,7 +65,11 @@ class Held:
         """The next ``size`` bytes; None where what stood before them has changed."""
         before = len(self.tail)
         data = os.pread(self.descriptor, size + before, self.cursor.offset - before)
-        return data[before:] if data.startswith(self.tail) else None
+        if not data.startswith(self.tail):
+            return None
+        # A file written anew may hold the same bytes there, if they are all alike.
+        first = hashlib.sha256(os.pread(self.descriptor, self.cursor.head_length, 0))
+        return data[before:] if digest(first, self.tail) == self.cursor.head else None
 
     def move(self, raw: bytes, offset: int, *, skipping: bool) -> Cursor:
         """The cursor at ``offset``, which lies in or just behind ``raw``, the bytes read last."""
