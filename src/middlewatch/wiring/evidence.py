@@ -26,7 +26,8 @@ def evidence(given: MetricsSettings, clock: Clock) -> Evidence:
 
 def metrics(given: MetricsSettings, clock: Clock) -> PromMetrics:
     """The metrics server that the site named. Raises `BadSettings`."""
-    from middlewatch.adapters.metrics import Access, BadQueryError, PromMetrics, Queries
+    from middlewatch.adapters import web
+    from middlewatch.adapters.metrics import BadQueryError, PromMetrics, Queries
     from middlewatch.adapters.metrics.queries import DEFAULTS, STEP
     from middlewatch.wiring.loading import BadSettings, Problem
 
@@ -46,7 +47,7 @@ def metrics(given: MetricsSettings, clock: Clock) -> PromMetrics:
         )
     except BadQueryError as error:
         raise BadSettings([Problem("metrics", str(error))]) from error
-    access = Access(
+    access = web.Access(
         url=given.url,
         headers=((given.tenant_header, given.tenant),) if given.tenant else (),
         token_file=given.token_file,
@@ -55,4 +56,4 @@ def metrics(given: MetricsSettings, clock: Clock) -> PromMetrics:
         ca_file=given.ca_file,
         timeout_s=given.timeout_s,
     )
-    return PromMetrics(access, clock, queries)
+    return PromMetrics(web.Server(web.METRICS, access, clock), clock, queries)

@@ -24,9 +24,10 @@ Places = Callable[[Attempt], tuple[str, ...]]
 
 def line_store(given: LogsSettings, clock: Clock) -> VictoriaLogs | Loki:
     """The server of the settings. Raises `ValueError` for labels that are none."""
-    from middlewatch.adapters.logstores import Access, Labels, Loki, VictoriaLogs
+    from middlewatch.adapters import web
+    from middlewatch.adapters.logstores import Labels, Loki, VictoriaLogs
 
-    access = Access(
+    access = web.Access(
         url=given.url,
         headers=tenant_headers(given),
         token_file=given.token_file,
@@ -42,8 +43,9 @@ def line_store(given: LogsSettings, clock: Clock) -> VictoriaLogs | Loki:
         match=given.match,
         job_in_stream=given.job_label_in_stream,
     )
-    kind = Loki if given.source is LogsSource.LOKI else VictoriaLogs
-    return kind(access, clock, labels)
+    if given.source is LogsSource.LOKI:
+        return Loki(web.Server(web.LOKI, access, clock), clock, labels)
+    return VictoriaLogs(web.Server(web.VICTORIALOGS, access, clock), labels)
 
 
 def store_logs(given: LogsSettings, clock: Clock) -> StoreLogs:

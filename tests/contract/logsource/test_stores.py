@@ -7,8 +7,9 @@ from collections import Counter
 
 import pytest
 
-from middlewatch.adapters.logstores import Access, Labels, StoreLogs
+from middlewatch.adapters.logstores import Labels, StoreLogs
 from middlewatch.adapters.logstores.position import HELD, KEPT
+from middlewatch.adapters.web import Access
 from middlewatch.ports.scanner import Block, CannotRead, Cursor
 from tests.contract.logsource.worlds import (
     LEAST_READ,
@@ -20,6 +21,7 @@ from tests.contract.logsource.worlds import (
     Wrote,
     texts,
 )
+from tests.webs import log_store
 
 NODES = ("n1", "n2", "n3", "n4")
 
@@ -226,7 +228,7 @@ def test_store_that_goes_away_and_comes_back_loses_and_repeats_nothing(store: St
 
 
 def test_store_that_is_away_is_not_asked_at_every_read(store: StoreWorld) -> None:
-    nobody = store.store(Access("http://localhost:1"), store.clock)
+    nobody = log_store(store.store, Access("http://localhost:1"), store.clock)
     source = StoreLogs(nobody, store.clock)
     for _ in range(100):
         assert isinstance(source.read(store.path(), 0, None, LEAST_READ), CannotRead)

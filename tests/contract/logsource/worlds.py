@@ -14,11 +14,13 @@ from urllib.request import Request, urlopen
 import msgspec
 
 from middlewatch.adapters.logs import FileLogs
-from middlewatch.adapters.logstores import Access, Labels, Loki, StoreLogs, VictoriaLogs
+from middlewatch.adapters.logstores import Labels, Loki, StoreLogs, VictoriaLogs
 from middlewatch.adapters.logstores.place import path_of
+from middlewatch.adapters.web import Access
 from middlewatch.lab.loki import LokiStandIn
 from middlewatch.lab.victorialogs import VictoriaLogsServer
 from middlewatch.ports.scanner import Block, CannotRead, Cursor, LogSource
+from tests.webs import log_store
 
 SECOND = 10**9
 LEAST_READ = 1 << 16
@@ -120,7 +122,9 @@ class StoreWorld(World):
 
     def source(self, **access: Any) -> StoreLogs:
         given = Access(self.url, **{**self.access, **access})
-        made = StoreLogs(self.store(given, self.clock, self.labels), self.clock, delay_s=3.0)
+        made = StoreLogs(
+            log_store(self.store, given, self.clock, self.labels), self.clock, delay_s=3.0
+        )
         self._made.append(made)
         return made
 

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
-from middlewatch.adapters.metrics import Access, PromMetrics, Queries
+from middlewatch.adapters.metrics import PromMetrics, Queries
+from middlewatch.adapters.web import Access
 from middlewatch.lab.metrics_servers import MetricsServer, Prometheus, VictoriaMetrics
 from middlewatch.lab.packages import METRICS, available
 from tests.contract.metrics.past import NOW, PAST
+from tests.webs import metrics_server
 
 
 @dataclass
@@ -44,7 +46,9 @@ class Site:
 
     def metrics(self, **queries: Any) -> PromMetrics:
         # A loaded machine may be slow; nothing here is about deadlines.
-        return PromMetrics(Access(self.server.url, timeout_s=60.0), self.clock, Queries(**queries))
+        return metrics_server(
+            Access(self.server.url, timeout_s=60.0), self.clock, Queries(**queries)
+        )
 
 
 def needs_servers() -> None:

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from middlewatch.adapters.logstores import Access, Loki, StoreLogs, VictoriaLogs
+from middlewatch.adapters.logstores import Loki, StoreLogs, VictoriaLogs
+from middlewatch.adapters.web import Access
 from middlewatch.lab.loki import LokiStandIn
 from middlewatch.lab.victorialogs import VictoriaLogsServer
 from middlewatch.ports.scanner import Block, CannotRead
 from tests.contract.logsource.conftest import require_victorialogs
 from tests.contract.logsource.worlds import HandClock
+from tests.webs import log_store
 
 TLS = Path(__file__).parents[2] / "data" / "tls"
 CERTIFICATE, KEY = TLS / "certificate.pem", TLS / "key.pem"
@@ -44,7 +46,7 @@ def guarded(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 def read(url: str, request: pytest.FixtureRequest, **access: str) -> Block | CannotRead | None:
     kind = VictoriaLogs if "victorialogs" in request.node.callspec.id else Loki
     clock = HandClock()
-    logs = StoreLogs(kind(Access(url, timeout_s=60.0, **access), clock), clock)
+    logs = StoreLogs(log_store(kind, Access(url, timeout_s=60.0, **access), clock), clock)
     try:
         return logs.read(logs.path("1", clock.now().timestamp() - 60), 0, None, 1 << 16)
     finally:
@@ -94,7 +96,9 @@ def test_bearer_token_is_read_anew_at_each_question(tmp_path: Path) -> None:
     server.trouble.authorization = "Bearer second"
     server.start()
     token, clock = tmp_path / "token", HandClock()
-    logs = StoreLogs(Loki(Access(server.url, token_file=str(token), timeout_s=60.0), clock), clock)
+    logs = StoreLogs(
+        log_store(Loki, Access(server.url, token_file=str(token), timeout_s=60.0), clock), clock
+    )
     path = logs.path("1", clock.now().timestamp())
     token.write_text("first")
     refused = logs.read(path, 0, None, 1)

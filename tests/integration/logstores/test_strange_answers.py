@@ -9,10 +9,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from middlewatch.adapters.logstores import Access, Loki, StoreLogs, VictoriaLogs
+from middlewatch.adapters.logstores import Loki, StoreLogs, VictoriaLogs
 from middlewatch.adapters.logstores import loki as loki_module
+from middlewatch.adapters.web import Access
 from middlewatch.ports.scanner import Block, CannotRead
 from tests.contract.logsource.worlds import HandClock
+from tests.webs import log_store
 
 Answer = tuple[int, dict[str, str], bytes]
 
@@ -73,7 +75,7 @@ def server() -> Iterator[Scripted]:
 class Asking:
     def __init__(self, kind: type[VictoriaLogs | Loki], url: str) -> None:
         self.clock = HandClock()
-        self.store = kind(Access(url, timeout_s=60.0), self.clock)
+        self.store = log_store(kind, Access(url, timeout_s=60.0), self.clock)
         self.logs = StoreLogs(self.store, self.clock)
         self.path = self.logs.path("1", self.clock.now().timestamp())
 

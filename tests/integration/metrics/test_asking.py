@@ -12,11 +12,13 @@ from typing import Any
 
 import pytest
 
-from middlewatch.adapters.metrics import Access, PromMetrics
+from middlewatch.adapters.metrics import PromMetrics
+from middlewatch.adapters.web import Access
 from middlewatch.model.activity import ActivityKind, NodeSeries
 from middlewatch.model.answer import Absent, Answer, Known, Unknown
 from tests.contract.metrics.conftest import SetClock
 from tests.integration.metrics.serving import TLS, Told, matrix, serving
+from tests.webs import metrics_server
 
 NOW = datetime(2024, 3, 1, 12, 0, tzinfo=UTC)
 POWER = ActivityKind.GPU_POWER
@@ -40,7 +42,7 @@ def asked(metrics: PromMetrics) -> Answer[tuple[NodeSeries, ...]]:
 
 
 def once(url: str, clock: SetClock | None = None, **access: Any) -> Answer[tuple[NodeSeries, ...]]:
-    metrics = PromMetrics(Access(url, **{"timeout_s": 60.0, **access}), clock or SetClock())
+    metrics = metrics_server(Access(url, **{"timeout_s": 60.0, **access}), clock or SetClock())
     try:
         return asked(metrics)
     finally:
@@ -71,7 +73,7 @@ def test_tenant_and_token_are_sent_and_the_token_may_change(
     token = tmp_path / "token"
     token.write_text("first\n")
     access = Access(url, (("X-Scope-OrgID", "team-a"),), token_file=str(token), timeout_s=60.0)
-    metrics = PromMetrics(access, SetClock())
+    metrics = metrics_server(access, SetClock())
     asked(metrics)
     token.write_text("second\n")
     asked(metrics)
@@ -134,7 +136,7 @@ def test_server_that_asks_for_patience_is_left_alone_for_as_long(
     url: str, told: Told, after: str
 ) -> None:
     clock = SetClock(at=NOW)
-    metrics = PromMetrics(Access(url, timeout_s=60.0), clock)
+    metrics = metrics_server(Access(url, timeout_s=60.0), clock)
     told.status, told.headers = 429, {"Retry-After": after}
     assert "429" in why(asked(metrics))
     told.status, told.headers = 200, {}
@@ -148,7 +150,7 @@ def test_server_that_asks_for_patience_is_left_alone_for_as_long(
 
 def test_server_in_trouble_is_asked_less_and_less(url: str, told: Told) -> None:
     clock = SetClock(at=NOW)
-    metrics = PromMetrics(Access(url, timeout_s=60.0), clock)
+    metrics = metrics_server(Access(url, timeout_s=60.0), clock)
     told.status = 500
     for _ in range(600):
         assert "500" in why(asked(metrics))
@@ -229,7 +231,7 @@ def test_answer_that_drips_is_given_up_at_its_deadline(url: str, told: Told) -> 
 
 
 def test_connection_that_was_closed_meanwhile_is_made_anew(url: str, told: Told) -> None:
-    metrics = PromMetrics(Access(url, timeout_s=60.0), SetClock())
+    metrics = metrics_server(Access(url, timeout_s=60.0), SetClock())
     told.headers = {"Connection": "keep-alive"}
     assert isinstance(asked(metrics), Known)
 

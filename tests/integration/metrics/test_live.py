@@ -10,13 +10,15 @@ from urllib.request import Request, urlopen
 import pytest
 
 from middlewatch.adapters.clock.system import SystemClock
-from middlewatch.adapters.metrics import Access, PromMetrics, Queries
+from middlewatch.adapters.metrics import PromMetrics, Queries
+from middlewatch.adapters.web import Access
 from middlewatch.lab.metrics_servers import Prometheus, VictoriaMetrics
 from middlewatch.lab.packages import METRICS, available
 from middlewatch.lab.patience import wait_for
 from middlewatch.model.activity import ActivityKind
 from middlewatch.model.answer import Known, Unknown
 from tests.integration.metrics.exporter import Exporter
+from tests.webs import metrics_server
 
 LONG_S = 120.0
 
@@ -38,7 +40,7 @@ def exporter() -> Iterator[Exporter]:
 
 def metrics_of(url: str) -> PromMetrics:
     queries = Queries(window_s=4.0)
-    return PromMetrics(Access(url, timeout_s=60.0), SystemClock(), queries)
+    return metrics_server(Access(url, timeout_s=60.0), SystemClock(), queries)
 
 
 def eventually(question: Callable[[], bool]) -> None:

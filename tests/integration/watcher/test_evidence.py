@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from middlewatch.adapters.logs.growth import CheckpointDirectories
-from middlewatch.adapters.metrics import Access, PromMetrics
+from middlewatch.adapters.web import Access
 from middlewatch.lab.metrics_servers import Prometheus, Series
 from middlewatch.lab.packages import METRICS, available
 from middlewatch.lab.simulated import EPOCH, SimulatedTrainer
@@ -27,6 +27,7 @@ from middlewatch.ports.metrics import Metrics, StepSeries
 from middlewatch.services.manager.manager import Manager
 from middlewatch.services.watcher import Evidence
 from tests.integration.watcher.world import CLUSTER, COMMENT, World, world
+from tests.webs import metrics_server
 
 WITNESS = SignalKind.SECOND_WITNESS
 HANG_AT = 80
@@ -448,7 +449,7 @@ def test_decision_on_a_real_prometheus(tmp_path: Path) -> None:
     server.start()
     try:
         clock = Frozen()
-        metrics = PromMetrics(Access(server.url, timeout_s=60.0), clock)
+        metrics = metrics_server(Access(server.url, timeout_s=60.0), clock)
         here = world(tmp_path / "site", evidence=Evidence(metrics))
         clock.here = here
         job = here.submit(trainer(), nodes=2)

@@ -1,6 +1,5 @@
 """The log source port over log stores: VictoriaLogs and Loki."""
 
-from middlewatch.adapters.logstores.asking import Access
 from middlewatch.adapters.logstores.loki import Loki
 from middlewatch.adapters.logstores.recent import Entry, Recent, Wanted, recent
 from middlewatch.adapters.logstores.selecting import Labels
@@ -8,7 +7,6 @@ from middlewatch.adapters.logstores.source import StoreLogs
 from middlewatch.adapters.logstores.victorialogs import VictoriaLogs
 
 __all__ = [
-    "Access",
     "Entry",
     "Labels",
     "Loki",

@@ -11,12 +11,12 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from middlewatch.adapters.logstores.asking import Access, Server, plain
 from middlewatch.adapters.logstores.lines import Line, Page, Writer
 from middlewatch.adapters.logstores.place import SECOND, Place
 from middlewatch.adapters.logstores.selecting import Labels, quoted, writer_of
 from middlewatch.ports.clock import Clock
 from middlewatch.ports.errors import Unreadable
+from middlewatch.ports.web import Web, plain
 
 RANGE = "/loki/api/v1/query_range"
 INSTANT = "/loki/api/v1/query"
@@ -34,10 +34,10 @@ class Loki:
     most = 5000
     """Loki's default limit of a query's entries."""
 
-    def __init__(self, access: Access, clock: Clock, labels: Labels | None = None) -> None:
+    def __init__(self, server: Web, clock: Clock, labels: Labels | None = None) -> None:
         self._labels = labels or Labels()
         self._clock = clock
-        self.server = Server(access, clock, "Loki", verb="GET")
+        self.server = server
 
     def close(self) -> None:
         self.server.close()

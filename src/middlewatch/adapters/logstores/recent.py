@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from middlewatch.adapters.logstores import loki, victorialogs
-from middlewatch.adapters.logstores.asking import plain
 from middlewatch.adapters.logstores.loki import Loki
 from middlewatch.adapters.logstores.selecting import LABEL, quoted
 from middlewatch.adapters.logstores.victorialogs import VictoriaLogs
 from middlewatch.ports.errors import Unreadable
+from middlewatch.ports.web import plain
 
 LABELS = "/loki/api/v1/labels"
 LONGEST_LIST = 1 << 20

@@ -15,12 +15,11 @@ from functools import lru_cache
 
 import msgspec
 
-from middlewatch.adapters.logstores.asking import Access, Server, plain
 from middlewatch.adapters.logstores.lines import Line, Page, Writer
 from middlewatch.adapters.logstores.place import SECOND, Place
 from middlewatch.adapters.logstores.selecting import Labels, quoted, writer_of
-from middlewatch.ports.clock import Clock
 from middlewatch.ports.errors import Unreadable
+from middlewatch.ports.web import Web, plain
 
 QUERY = "/select/logsql/query"
 LONGEST_ANSWER = 16 << 20
@@ -35,10 +34,9 @@ class VictoriaLogs:
     name = "victorialogs"
     most = 50_000
 
-    def __init__(self, access: Access, clock: Clock, labels: Labels | None = None) -> None:
+    def __init__(self, server: Web, labels: Labels | None = None) -> None:
         self._labels = labels or Labels()
-        self._timeout_s = access.timeout_s
-        self.server = Server(access, clock, "VictoriaLogs")
+        self.server = server
 
     def close(self) -> None:
         self.server.close()
@@ -84,7 +82,7 @@ class VictoriaLogs:
         return " ".join([*stream, *plain_filters])
 
     def _form(self, query: str, place: Place, since: int) -> dict[str, str]:
-        form = {"query": query, "start": rfc3339(since), "timeout": f"{self._timeout_s:g}s"}
+        form = {"query": query, "start": rfc3339(since), "timeout": f"{self.server.timeout_s:g}s"}
         if place.until is not None:
             form["end"] = rfc3339(place.until)
         return form

@@ -1,7 +1,6 @@
 """The metrics port over Prometheus' HTTP API, which VictoriaMetrics speaks as well."""
 
-from middlewatch.adapters.metrics.asking import Access
 from middlewatch.adapters.metrics.queries import BadQueryError, Queries
 from middlewatch.adapters.metrics.source import PromMetrics
 
-__all__ = ["Access", "BadQueryError", "PromMetrics", "Queries"]
+__all__ = ["BadQueryError", "PromMetrics", "Queries"]

@@ -12,13 +12,13 @@ from math import isfinite
 
 import msgspec
 
-from middlewatch.adapters.metrics.asking import Access, Server, plain
 from middlewatch.adapters.metrics.queries import Queries, node_of, selector
 from middlewatch.model.activity import ActivityKind, NodeSeries
 from middlewatch.model.answer import Absent, Answer, Known, Unknown
 from middlewatch.ports.clock import Clock
 from middlewatch.ports.errors import PortError, Unreadable
 from middlewatch.ports.metrics import StepSeries
+from middlewatch.ports.web import Web, plain
 
 RANGE = "/api/v1/query_range"
 INSTANT = "/api/v1/query"
@@ -26,6 +26,7 @@ MOST_POINTS = 1000
 """Prometheus gives at most 11,000 for one series."""
 LEAST_STEP_S = 1.0
 MOST_SERIES = 200_000
+LONGEST_ANSWER = 32 << 20
 
 
 class _Series(msgspec.Struct):
@@ -51,10 +52,10 @@ _DECODER = msgspec.json.Decoder(_Answer)
 class PromMetrics:
     """A `Metrics`. For one thread."""
 
-    def __init__(self, access: Access, clock: Clock, queries: Queries | None = None) -> None:
+    def __init__(self, server: Web, clock: Clock, queries: Queries | None = None) -> None:
         self._queries = queries or Queries()
         self._clock = clock
-        self.server = Server(access, clock)
+        self.server = server
 
     @property
     def kinds(self) -> tuple[ActivityKind, ...]:
@@ -161,9 +162,11 @@ class PromMetrics:
 
     def _asked(self, path: str, form: Mapping[str, str], kind: str) -> list[_Series]:
         where = self.server.where
-        body = self.server.ask(path, form)
+        body = self.server.ask(path, form, LONGEST_ANSWER)
+        if body.cut:
+            raise Unreadable(f"{where} answered with more than {LONGEST_ANSWER} bytes")
         try:
-            answer = _DECODER.decode(body)
+            answer = _DECODER.decode(body.data)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise Unreadable(
                 f"{where} gave an answer that is none of Prometheus' ({plain(str(error))}); "

@@ -1,9 +1,10 @@
-"""Asking a log store over HTTP, as if every answer came from somebody who means us no good.
+"""Asking a server over HTTP, as if every answer came from somebody who means us no good.
 
-A store is shared by many, and is restarted, overloaded and put behind proxies. So every question
-has a deadline for its whole answer and not just for its next byte, every answer a length that is
-not exceeded, a server that does not answer or asks for patience is left alone for a while (the
-watcher must not wait for it once per job), and nothing of an answer is believed but its words.
+Log stores and metrics servers are shared by many, and are restarted, overloaded and put behind
+proxies. So every question has a deadline for its whole answer and not just for its next byte, every
+answer a length that is not exceeded, a server that does not answer or asks for patience is left
+alone for a while that grows (the watcher must not wait for it once per job), and nothing of an
+answer is believed but its words.
 A question that is lost is asked again at the next tick; that is all the repeating that is needed,
 but for a connection that had been kept open and is found closed: then once at once.
 """
@@ -19,16 +20,14 @@ from typing import TYPE_CHECKING
 
 from middlewatch.ports.clock import Clock
 from middlewatch.ports.errors import PortError, Refused, Unreachable, Unreadable
+from middlewatch.ports.web import Body, plain
 
 if TYPE_CHECKING:
     import httpx2
 
 FIRST_PAUSE_S = 1.0
-LONGEST_PAUSE_S = 10.0
-LONGEST_WISH_S = 60.0
-"""How long a server's Retry-After is obeyed at most."""
+_LONGEST_COMPLAINT = 4096
 _SECRET_LIMIT = 65_536
-_SENTENCE = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,22 +45,32 @@ class Access:
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
-    """The beginning of an answer; ``cut`` where more would have come than was asked for."""
+class Kind:
+    """What kind of server it is. ``what`` is its name in sentences, ``section`` the part of the
+    settings that they lead to; ``verb`` is GET (what is asked stands in the URL) or POST (it stands
+    in the body). A server that fails is left alone for ``longest_pause_s`` at most, one that asks
+    for it for ``longest_wish_s``."""
 
-    data: bytes
-    cut: bool
+    what: str
+    section: str
+    verb: str = "POST"
+    longest_pause_s: float = 10.0
+    longest_wish_s: float = 60.0
+
+
+VICTORIALOGS = Kind("VictoriaLogs", "logs")
+LOKI = Kind("Loki", "logs", verb="GET")
+METRICS = Kind("the metrics server", "metrics", longest_pause_s=60.0, longest_wish_s=300.0)
+"""Asked about silent jobs alone: there is less hurry."""
 
 
 class Server:
-    """One server. Not to be shared between threads. ``what`` is its name in sentences; ``verb``
-    is GET (what is asked stands in the URL) or POST (it stands in the body)."""
+    """The web port: one server. Not to be shared between threads."""
 
-    def __init__(self, access: Access, clock: Clock, what: str, verb: str = "POST") -> None:
+    def __init__(self, kind: Kind, access: Access, clock: Clock) -> None:
+        self._kind = kind
         self._access = access
         self._clock = clock
-        self._what = what
-        self._verb = verb
         self._client: httpx2.Client | None = None
         self._away_until = float("-inf")
         self._pause_s = 0.0
@@ -75,6 +84,10 @@ class Server:
             self._client = None
 
     @property
+    def timeout_s(self) -> float:
+        return self._access.timeout_s
+
+    @property
     def where(self) -> str:
         """The server for a sentence, without what a URL may hide."""
         import httpx2
@@ -82,9 +95,9 @@ class Server:
         try:
             url = httpx2.URL(self._access.url)
         except httpx2.InvalidURL:
-            return self._what
+            return self._kind.what
         port = f":{url.port}" if url.port else ""
-        return f"{self._what} at {url.scheme}://{url.host}{port}"
+        return f"{self._kind.what} at {url.scheme}://{url.host}{port}"
 
     def ask(self, path: str, form: Mapping[str, str], limit: int) -> Body:
         """The answer to a question, at most ``limit`` bytes of it. Raises `Unreachable`,
@@ -95,7 +108,7 @@ class Server:
             body = self._asked(path, form, limit)
         except Unreachable as error:
             self._why = str(error)
-            self._pause_s = min(max(FIRST_PAUSE_S, self._pause_s * 2), LONGEST_PAUSE_S)
+            self._pause_s = min(max(FIRST_PAUSE_S, self._pause_s * 2), self._kind.longest_pause_s)
             wish = error.after_s if isinstance(error, _Overloaded) else 0.0
             self._away_until = self._clock.monotonic() + max(self._pause_s, wish)
             raise
@@ -109,7 +122,9 @@ class Server:
             try:
                 return self._once(path, form, limit)
             except httpx2.InvalidURL as error:
-                raise Refused(f"{self._access.url!r} is no URL ({error}); see logs.url") from error
+                raise Refused(
+                    f"{self._access.url!r} is no URL ({error}); see {self._kind.section}.url"
+                ) from error
             except (httpx2.ConnectError, httpx2.TimeoutException) as error:
                 self.close()
                 raise Unreachable(f"no answer from {self.where}: {_words(error)}") from error
@@ -125,9 +140,9 @@ class Server:
         client = self._http()
         until = self._clock.monotonic() + self._access.timeout_s
         self.questions += 1
-        in_url = self._verb == "GET"
+        in_url = self._kind.verb == "GET"
         request = client.build_request(
-            self._verb,
+            self._kind.verb,
             path,
             params=form if in_url else None,
             data=None if in_url else form,
@@ -137,7 +152,7 @@ class Server:
         response = client.send(request, stream=True)
         try:
             good = response.status_code == 200
-            most = limit if good else 4096
+            most = limit if good else _LONGEST_COMPLAINT
             data, cut = bytearray(), False
             for piece in response.iter_bytes(65_536):
                 data += piece
@@ -162,11 +177,12 @@ class Server:
             return _Overloaded(told, self._wish(response))
         if status >= 500 or status == 408:
             return Unreachable(told)
+        section = self._kind.section
         if status in {401, 403}:
-            return Refused(f"{told} (see logs.token_file, logs.username and logs.tenant)")
+            return Refused(f"{told} (see {_keys(section)})")
         if status in {400, 413, 422}:
-            return Refused(told)
-        return Unreadable(f"{told}; is it a {self._what}? (see logs.url)")
+            return Refused(f"{told} (see [{section}])")
+        return Unreadable(f"{told}; is it {self._kind.what}? (see {section}.url)")
 
     def _wish(self, response: httpx2.Response) -> float:
         """For how many seconds the server wants to be left alone."""
@@ -179,16 +195,18 @@ class Server:
                 seconds = (moment - self._clock.now()).total_seconds()
         except (ValueError, TypeError, OverflowError):
             return 0.0
-        return min(max(0.0, seconds), LONGEST_WISH_S)
+        return min(max(0.0, seconds), self._kind.longest_wish_s)
 
     def _headers(self) -> dict[str, str]:
         headers = {"Accept-Encoding": "identity", **dict(self._access.headers)}
         if self._access.token_file:
-            headers["Authorization"] = f"Bearer {_secret(self._access.token_file)}"
+            headers["Authorization"] = f"Bearer {self._secret(self._access.token_file)}"
         elif self._access.username:
             import base64
 
-            password = _secret(self._access.password_file) if self._access.password_file else ""
+            password = (
+                self._secret(self._access.password_file) if self._access.password_file else ""
+            )
             both = f"{self._access.username}:{password}".encode()
             headers["Authorization"] = f"Basic {base64.b64encode(both).decode('ascii')}"
         return headers
@@ -205,8 +223,8 @@ class Server:
                     verify = ssl.create_default_context(cafile=self._access.ca_file)
                 except OSError as error:
                     raise Refused(
-                        f"the certificates in {self._access.ca_file} (logs.ca_file) cannot be "
-                        f"read: {error}"
+                        f"the certificates in {self._access.ca_file} ({self._kind.section}.ca_file) "
+                        f"cannot be read: {error}"
                     ) from error
             self._client = httpx2.Client(
                 verify=verify,
@@ -217,6 +235,24 @@ class Server:
             )
         return self._client
 
+    def _secret(self, path: str) -> str:
+        try:
+            with Path(path).open("rb") as file:
+                text = file.read(_SECRET_LIMIT).decode("ascii").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise Refused(
+                f"the secret for {self._kind.what} in {path} cannot be read: {error}"
+            ) from error
+        if not text or not text.isprintable():
+            raise Refused(
+                f"{path} has no secret for {self._kind.what}: one line of plain text is expected"
+            )
+        return text
+
+
+def _keys(section: str) -> str:
+    return ", ".join(f"{section}.{key}" for key in ("token_file", "username", "tenant"))
+
 
 class _Overloaded(Unreachable):
     """It answers, and asks for patience."""
@@ -226,23 +262,5 @@ class _Overloaded(Unreachable):
         self.after_s = after_s
 
 
-def plain(text: str) -> str:
-    """A stranger's words, fit for one line of a log."""
-    shown = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return shown if len(shown) <= _SENTENCE else f"{shown[: _SENTENCE - 1]}…"
-
-
 def _words(error: Exception) -> str:
     return plain(str(error)) or type(error).__name__
-
-
-def _secret(path: str) -> str:
-    try:
-        with Path(path).open("rb") as file:
-            raw = file.read(_SECRET_LIMIT)
-        text = raw.decode("ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise Refused(f"the secret for the log store in {path} cannot be read: {error}") from error
-    if not text or not text.isprintable():
-        raise Refused(f"{path} has no secret for the log store: one line of plain text is expected")
-    return text
