@@ -7,7 +7,7 @@ worth more than one.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from middlewatch.model.action import Action, ActionKind
 from middlewatch.model.answer import Answer, Known, Unknown
@@ -40,6 +40,7 @@ class OneJob:
     excluded: frozenset[str] = frozenset()
     requeue_flag: bool = True
     operator_hold: bool = False
+    operator_held_at: datetime = datetime.min.replace(tzinfo=UTC)
     special_hold: bool = False
     bad_constraints: bool = False
     considered: bool = True
@@ -48,10 +49,11 @@ class OneJob:
     first_end: JobState | None = None
     killed_successors: int = 0
     operator_hold_undone: int = 0
+    operator_hold_crossed: int = 0
     begun_successors: int = 0
     starts_revoked: int = 0
     accounts: dict[datetime, JobState] = field(default_factory=dict)
-    late: list[tuple[datetime, Action]] = field(default_factory=list)
+    late: list[tuple[datetime, Action, datetime]] = field(default_factory=list)
 
     # -------------------------------------------------------------- time and chance
 
@@ -61,7 +63,7 @@ class OneJob:
             due = min(self.late, key=lambda x: x[0])
             self.late.remove(due)
             self.now = max(self.now, due[0])
-            self.take_effect(due[1])
+            self.take_effect(due[1], sent_at=due[2])
             self.schedule()
         self.now = goal
         self.schedule()
@@ -94,8 +96,8 @@ class OneJob:
 
     # -------------------------------------------------------------- commands
 
-    def take_effect(self, action: Action) -> bool:
-        """True where Slurm accepts it."""
+    def take_effect(self, action: Action, sent_at: datetime | None = None) -> bool:
+        """True where Slurm accepts it. ``sent_at``: when it was sent, if that was not just now."""
         match action.kind:
             case ActionKind.REQUEUE | ActionKind.REQUEUE_HOLD:
                 return self.requeue(hold=action.kind is ActionKind.REQUEUE_HOLD)
@@ -103,7 +105,11 @@ class OneJob:
                 return self._update(action)
             case ActionKind.RELEASE:
                 if self.operator_hold:
-                    self.operator_hold_undone += 1
+                    # Slurm has no release with a condition: what was on its way when the operator
+                    # came cannot be called back, by anybody. All else is our doing.
+                    crossed = sent_at is not None and self.operator_held_at > sent_at
+                    self.operator_hold_crossed += crossed
+                    self.operator_hold_undone += not crossed
                 self.special_hold = False
                 return True
             case ActionKind.CANCEL:

@@ -163,7 +163,7 @@ class RestartOfOneJob(RuleBasedStateMachine):
             self.actions.append(record)
             return
         if fate == "late":
-            self.job.late.append((started + timedelta(seconds=10 + delay_s), action))
+            self.job.late.append((started + timedelta(seconds=10 + delay_s), action, started))
             self.job.pass_time(10.0)
             answered = Answered.NO_ANSWER
         elif fate == "never":
@@ -291,7 +291,7 @@ class RestartOfOneJob(RuleBasedStateMachine):
             case "ends_completed" | "ends_failed" | "ends_cancelled" if running:
                 job.end(JobState[event.removeprefix("ends_").upper()])
             case "operator_holds" if pending:
-                job.operator_hold = True
+                job.operator_hold, job.operator_held_at = True, job.now
             case "operator_releases" if job.operator_hold:
                 job.operator_hold = job.special_hold = False
                 job.schedule()
