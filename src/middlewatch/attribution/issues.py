@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from middlewatch.attribution.causes import DEEPER_WITHIN, Cause, cause_of
-from middlewatch.attribution.classes import NO_FAULT
+from middlewatch.attribution.classes import NO_FAULT, class_of
 from middlewatch.model.attempt import Attempt, EndedBy
 from middlewatch.model.identity import AttemptId
 from middlewatch.model.issue import Issue, IssueState
@@ -228,7 +228,10 @@ def _state(group: _Group, before: Issue | None, attempt: Attempt) -> IssueState:
         return IssueState.CLOSED
     if group.recovered is not None:
         return IssueState.RECOVERED
-    if attempt.end is not None and attempt.end.by is EndedBy.COMPLETION:
+    if attempt.end is not None and (
+        attempt.end.by is EndedBy.COMPLETION or all(class_of(s) in NO_FAULT for s in group.signals)
+    ):
+        # What was no failure of the attempt has nothing more to say once it is over.
         return IssueState.CLOSED
     return IssueState.OPEN
 

@@ -76,7 +76,11 @@ def coverage(
 def _read(state: DetectionState, batch: Batch, now: datetime) -> DetectionState:
     if batch.readable:
         return replace(state, unread_since=None) if state.unread_since else state
-    return state if state.unread_since else replace(state, unread_since=state.started_at or now)
+    if state.unread_since is not None:
+        return state
+    # Where something was read before, it is from now on that nothing is.
+    since = now if state.output_at is not None else state.started_at or now
+    return replace(state, unread_since=since)
 
 
 def _log(state: DetectionState, batch: Batch, now: datetime, policy: Policy) -> Unseen | None:

@@ -17,7 +17,6 @@ from middlewatch.detection.limits import (
     silence_limit_s,
     starting,
 )
-from middlewatch.detection.stamps import Moment
 from middlewatch.detection.state import DetectionState, Suspicion
 from middlewatch.model.policy import Policy
 from middlewatch.model.signal import (
@@ -40,11 +39,29 @@ AGAIN_TIMES = 1.25
 
 def silent_since(state: DetectionState) -> datetime | None:
     """Since when the job has shown no life, by the watcher's clock; None before its start."""
-    if settled(state):
-        return state.alive_at
-    # Before the first step and behind the last any output shows that it goes on.
-    known = (state.output_at, state.alive_at, state.started_at)
+    known = [state.alive_at, state.seen_since]
+    if not settled(state):
+        # Before the first step and behind the last any output shows that it goes on.
+        known += [state.output_at, state.started_at]
     return max((moment for moment in known if moment is not None), default=None)
+
+
+def witnessed_since(state: DetectionState, policy: Policy) -> datetime | None:
+    """From when on a witness besides the log may be heard against a job that is suspected or
+    reported silent: it has shown no life since then, for longer than it may; None: not now.
+
+    Any line that only a living program prints counts here, though it may be no step: a job that
+    evaluates does not draw the power of one that trains, and does not save.
+    """
+    suspicion = state.suspicion
+    if suspicion is not None:
+        since = max(_suspicious_since(state, suspicion), state.alive_at or suspicion.since)
+        return since + timedelta(seconds=grace_s(state, policy))
+    quiet = silent_since(state) if state.silence_reported else None
+    if quiet is None:
+        return None
+    since = max(quiet, state.alive_at or quiet)
+    return since + timedelta(seconds=silence_limit_s(state, policy))
 
 
 def silence(
@@ -95,7 +112,6 @@ def no_progress(
     state: DetectionState, now: datetime, policy: Policy
 ) -> tuple[DetectionState, Signal | None]:
     """The evidence that a program did not recover after a failure line; one per failure."""
-    state = dump_in_silence(state)
     suspicion = state.suspicion
     if suspicion is None or suspicion.reported:
         return state, None
@@ -105,7 +121,6 @@ def no_progress(
     if lasted <= grace:
         return state, None
     what = "a communication watchdog's hang message" if suspicion.watchdog else "a failure line"
-    what = "a dump of its stacks" if suspicion.dump else what
     signal = _derived(
         state,
         SignalKind.NO_PROGRESS_AFTER_FAILURE,
@@ -120,27 +135,8 @@ def no_progress(
     return replace(state, suspicion=replace(suspicion, reported=True)), signal
 
 
-def with_dump(state: DetectionState, key: str, at: Moment) -> DetectionState:
-    """A line of a stack dump: the first one since the job last showed life is remembered."""
-    dumped, alive = state.dumped_at, state.alive_at
-    if dumped is not None and alive is not None and dumped > alive:
-        return state
-    return replace(state, dumped_at=at.seen, dumped_key=key)
-
-
-def dump_in_silence(state: DetectionState) -> DetectionState:
-    """A dump of stacks behind an alarm for silence: whoever made it thinks so too, and what
-    follows is judged as behind a communication watchdog's message."""
-    dumped, alive = state.dumped_at, state.alive_at
-    if not state.silence_reported or state.suspicion is not None or dumped is None:
-        return state
-    if alive is None or dumped <= alive:
-        return state
-    return replace(state, suspicion=Suspicion(state.dumped_key, "silent_hang", dumped, dump=True))
-
-
 def _suspicious_since(state: DetectionState, suspicion: Suspicion) -> datetime:
-    since = suspicion.since
+    since = max(suspicion.since, state.seen_since or suspicion.since)
     if suspicion.advances and state.advanced_at is not None:
         since = max(since, state.advanced_at)
     if not settled(state) and state.output_at is not None:

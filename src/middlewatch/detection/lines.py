@@ -14,7 +14,7 @@ from middlewatch.detection.advance import Advance, judged
 from middlewatch.detection.attempts import another, began, noted
 from middlewatch.detection.batch import Hit
 from middlewatch.detection.checkpoints import after_checkpoint_line, confirmed, doubted
-from middlewatch.detection.hang import recovery, with_dump, with_pause
+from middlewatch.detection.hang import recovery, with_pause
 from middlewatch.detection.hits import SIGNALS, cut, with_failure, with_traceback
 from middlewatch.detection.limits import silence_limit
 from middlewatch.detection.pace import network_seen
@@ -138,9 +138,7 @@ class Lines:
         state, signal = with_failure(self.state, hit, at.happened, self._now)
         if signal is not None:
             self.signals.append(signal)
-            if hit.pattern.kind is PatternKind.STACK:
-                state = with_dump(state, signal.key, at)
-            elif signal.kind is not SignalKind.HINT:
+            if signal.kind is not SignalKind.HINT:
                 state = doubted(state)
         self.state = state
 

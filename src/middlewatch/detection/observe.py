@@ -68,7 +68,7 @@ def observe(
             if signal is not None:
                 signals.append(signal)
         state = lasting(state, now, limits)
-        state, heard = testimony(state, batch, now)
+        state, heard = testimony(state, batch, now, limits)
         signals.extend(heard)
     state, blind = coverage(state, batch, now, limits)
     signals.extend(blind)
@@ -97,9 +97,13 @@ def _looked(state: DetectionState, batch: Batch, seen: datetime) -> DetectionSta
     runs = _runs(batch)
     if state.paused and runs:
         # A job that stood still by somebody's will has not been silent by its own.
-        state = replace(state, paused=False, alive_at=seen if state.alive_at else None)
+        state = replace(
+            state, paused=False, alive_at=seen if state.alive_at else None, seen_since=seen
+        )
     elif not runs and batch.attempt.live and not state.paused:
         state = replace(state, paused=True)
+    if state.unread_since is not None and batch.readable:
+        state = replace(state, seen_since=seen)
     return state
 
 

@@ -27,14 +27,12 @@ class Suspicion:
 
     ``since`` is when we learnt of it; ``advances`` counts steps seen afterwards, the newest being
     ``step``. ``restarting``: a launcher said that it starts its workers again by itself.
-    ``dump``: what was seen is no failure, but a dump of the stacks of a silent program.
     """
 
     key: str
     failure_class: str
     since: datetime
     watchdog: bool = False
-    dump: bool = False
     restarting: bool = False
     advances: int = 0
     step: int | None = None
@@ -136,9 +134,9 @@ class DetectionState:
     saving_step: int | None = None
     saving_unconfirmed: bool = False
     suspicion: Suspicion | None = None
-    dumped_at: datetime | None = None
-    """When the first line of a stack dump was seen since the job last showed life, and its key."""
-    dumped_key: str = ""
+    seen_since: datetime | None = None
+    """Since when the job can be judged again after it stood still by somebody's will, or after its
+    output could not be read: what lay between is no silence of its own."""
     tracebacks: tuple[OpenTraceback, ...] = ()
     silence_reported: bool = False
     paused: bool = False

@@ -13,10 +13,11 @@ from datetime import datetime, timedelta
 
 from middlewatch.detection.batch import Batch, Hit
 from middlewatch.detection.habits import quantile
-from middlewatch.detection.hang import silent_since
+from middlewatch.detection.hang import silent_since, witnessed_since
 from middlewatch.detection.state import DetectionState
 from middlewatch.detection.witness import witnesses
 from middlewatch.model.pattern import PatternKind
+from middlewatch.model.policy import Policy
 from middlewatch.model.signal import (
     Domain,
     Severity,
@@ -58,21 +59,25 @@ def quiet(state: DetectionState) -> Quiet | None:
         return None
     suspicion = state.suspicion
     if suspicion is not None:
-        since = max(suspicion.since, state.advanced_at or suspicion.since)
-        return Quiet(suspicion.key, since, trained_from)
+        known = (suspicion.since, state.advanced_at, state.alive_at, state.seen_since)
+        return Quiet(suspicion.key, max(moment for moment in known if moment), trained_from)
     since_ = silent_since(state) if state.silence_reported else None
     if since_ is None:
         return None
-    return Quiet(since_.isoformat(), since_, trained_from)
+    # A program that prints lives, though it may not step.
+    return Quiet(since_.isoformat(), max(since_, state.alive_at or since_), trained_from)
 
 
 def testimony(
-    state: DetectionState, batch: Batch, now: datetime
+    state: DetectionState, batch: Batch, now: datetime, policy: Policy
 ) -> tuple[DetectionState, tuple[Signal, ...]]:
     """The state and the new witnesses after one look at metrics and at the checkpoints' place."""
     silence = quiet(state)
     if silence is None:
         return (replace(state, witnessed=()) if state.witnessed else state), ()
+    from_ = witnessed_since(state, policy)
+    if from_ is None or now <= from_:
+        return state, ()
     heard = tuple(word for word in state.witnessed if word.startswith(f"{silence.name}/"))
     signals: list[Signal] = []
     found = witnesses(
@@ -111,7 +116,7 @@ def _no_growth(state: DetectionState, batch: Batch, silence: Quiet, now: datetim
     if not silence.trained_from <= growth.newest <= now:
         return ""
     usual = quantile(state.save_intervals, 0.9)
-    waited = (now - max(growth.newest, silence.trained_from)).total_seconds()
+    waited = (now - max(growth.newest, silence.since)).total_seconds()
     if usual <= 0 or waited <= SAVES_MISSED * usual:
         return ""
     return (

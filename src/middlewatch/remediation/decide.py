@@ -40,6 +40,10 @@ WAIT_FOR_PARTITIONS = timedelta(seconds=10)
 """How long a decision that wants to exclude a node waits for a scheduler that does not say what
 its partitions can spare."""
 
+STOPPED_BEFORE = timedelta(minutes=10)
+"""How long before its end a program may have been told to stop for that to be the reason. Clouds
+give two minutes' notice, Slurm's grace times are shorter than ten."""
+
 NO_FAULT = frozenset({"cannot_read", "vanished", "not_visible"})
 
 TAKES_OVER = frozenset({"afterany", "afternotok", "singleton"})
@@ -93,6 +97,12 @@ def _running(inputs: DecisionInputs) -> Outcome:
     seen = inputs.witnesses
     if inputs.issue.failure_class.startswith("slow_"):
         return _slow(inputs)
+    stopping = _stopped_by_its_own_word(inputs)
+    if stopping is not None:
+        return Refrain(
+            RefrainBasis.WAITING_FOR_END,
+            f"{stopping.explanation} It still runs: the scheduler will say how it ended.",
+        )
     basis: DecisionBasis | None = None
     ground = ""
     if seen.second and (seen.something_failed or seen.silence):
@@ -102,7 +112,7 @@ def _running(inputs: DecisionInputs) -> Outcome:
     elif seen.launcher_end_elsewhere:
         basis = DecisionBasis.LAUNCHER_REPORTED_END
         ground = "the launcher says that the workers have ended"
-    elif seen.no_progress_after_failure:
+    elif seen.no_progress_after_failure and seen.something_failed:
         basis, ground = _no_progress(inputs)
     elif seen.silence and not seen.something_failed and (where := _silence_is_enough(inputs)):
         basis = DecisionBasis.SILENCE
@@ -177,14 +187,6 @@ def _no_progress(inputs: DecisionInputs) -> tuple[DecisionBasis, str]:
             DecisionBasis.WATCHDOG_AND_NO_PROGRESS,
             "a communication watchdog reported a hang and no progress followed within the grace",
         )
-    if not seen.failure_lines:
-        return (
-            DecisionBasis.WATCHDOG_AND_NO_PROGRESS,
-            (
-                "it was silent, a dump of its stacks was taken, and no progress followed within the "
-                "grace"
-            ),
-        )
     return (
         DecisionBasis.FAILURE_LINE_AND_NO_PROGRESS,
         "it printed a failure and no progress followed within the grace",
@@ -199,7 +201,8 @@ def _after_its_end(inputs: DecisionInputs, end: AttemptEnd) -> Outcome:
     match end.by:
         case EndedBy.FAILURE | EndedBy.OUT_OF_MEMORY:
             stopped = _stopped_by_its_own_word(inputs)
-            if stopped is not None:
+            told = (end.at or end.learned_at) - inputs.issue.happened_at
+            if stopped is not None and told <= STOPPED_BEFORE:
                 return stopped
             return _ended(inputs, DecisionBasis.ATTEMPT_ENDED_IN_FAILURE, how_it_ended(end))
         case EndedBy.NODE_FAILURE:

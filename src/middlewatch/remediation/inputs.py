@@ -49,10 +49,9 @@ class Witnesses:
 
 
 _FROM_ELSEWHERE = frozenset({SignalKind.SECOND_WITNESS, SignalKind.EXTERNAL})
-_NOT_THE_LOG = frozenset(
-    {SourceKind.API, SourceKind.METRICS, SourceKind.FILES, SourceKind.SCHEDULER}
-)
+_NOT_THE_LOG = frozenset({SourceKind.API, SourceKind.METRICS, SourceKind.SCHEDULER})
 """Sources that whoever writes the job's log does not write."""
+_FAILED = frozenset({SignalKind.FAILURE_LINE, SignalKind.WATCHDOG_LINE, SignalKind.LAUNCHER_END})
 _NEWS = frozenset(
     {
         SignalKind.FAILURE_LINE,
@@ -77,6 +76,8 @@ def witnesses_of(signals: Iterable[Signal]) -> Witnesses:
     """
     seen = tuple(signals)
     kinds = [signal.kind for signal in seen]
+    # A program that does not step does not save: beside mere silence that is the same silence.
+    failed = any(kind in _FAILED for kind in kinds)
     return Witnesses(
         failure_lines=kinds.count(SignalKind.FAILURE_LINE),
         watchdog_lines=kinds.count(SignalKind.WATCHDOG_LINE),
@@ -93,7 +94,10 @@ def witnesses_of(signals: Iterable[Signal]) -> Witnesses:
             dict.fromkeys(
                 s.source.identity or s.source.kind.value
                 for s in seen
-                if s.kind in _FROM_ELSEWHERE and s.source.kind in _NOT_THE_LOG
+                if s.kind in _FROM_ELSEWHERE
+                and (
+                    s.source.kind in _NOT_THE_LOG or (s.source.kind is SourceKind.FILES and failed)
+                )
             )
         ),
         slow=next((s.detail for s in reversed(seen) if s.kind is SignalKind.SLOW), ""),

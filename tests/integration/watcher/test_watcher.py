@@ -18,7 +18,7 @@ from middlewatch.model.attempt import EndedBy
 from middlewatch.model.change import Change
 from middlewatch.model.optin import JobMode
 from middlewatch.model.policy import Policy
-from middlewatch.model.signal import SignalKind
+from middlewatch.model.signal import Progress, SignalKind
 from middlewatch.ports.scanner import RawHit, Scanner
 from middlewatch.ports.store import AuditFilter
 from middlewatch.services.watcher import WatcherSettings
@@ -462,3 +462,18 @@ def test_exit_code_of_a_job_without_a_log_is_told(here: World) -> None:
     progress = here.store.progress(attempt.id)
     assert progress is not None
     assert progress.log_drained_at is not None
+
+
+def test_output_that_is_taken_away_is_blindness_and_not_silence(tmp_path: Path) -> None:
+    here = world(tmp_path)
+    job = here.submit(SimulatedTrainer(fault=None, steps=5000))
+    here.run(60)
+    (attempt,) = here.attempts(job)
+    assert (here.store.progress(attempt.id) or Progress(attempt.id)).last_step
+    # The program writes on through a link, which nobody follows.
+    here.log.rename(tmp_path / "elsewhere")
+    here.log.symlink_to(tmp_path / "elsewhere")
+    here.run(600, every=5)
+    kinds = {signal.kind for signal in here.signals(attempt)}
+    assert SignalKind.BLIND in kinds
+    assert SignalKind.SILENCE not in kinds

@@ -68,8 +68,21 @@ def test_output_that_can_be_read_again_is_told() -> None:
     assert signal.kind is SignalKind.SEEN_AGAIN
     assert state.progress.unseen == ()
     state, _ = look(state, 301, UNREADABLE)
-    _, (again,) = look(state, 3000, UNREADABLE)
-    assert again.kind is SignalKind.BLIND
+    state, said = look(state, 420, UNREADABLE)
+    assert said == []
+    state, (again,) = look(state, 500, UNREADABLE)
+    assert (again.kind, again.pattern_id) == (SignalKind.BLIND, "coverage.log")
+    assert again.happened_at == at(301)
+    _, (over,) = look(state, 600, Batch(JOB, output_at=at(599)))
+    assert over.kind is SignalKind.SEEN_AGAIN
+
+
+def test_issue_of_blindness_does_not_outlive_the_attempt() -> None:
+    state, _ = look(fresh(JOB.id), 1, UNREADABLE)
+    _, blind = look(state, 200, UNREADABLE)
+    (issue,) = issues_from(blind, (), JOB)
+    (over,) = issues_from(blind, (issue,), ended())
+    assert over.state is IssueState.CLOSED
 
 
 def test_watcher_that_did_not_look_says_nothing_about_the_job() -> None:

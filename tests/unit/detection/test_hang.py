@@ -349,20 +349,34 @@ def test_second_failure_after_a_recovery_is_judged_anew() -> None:
     assert [s.kind for s in story.look(again + 60)] == [SignalKind.NO_PROGRESS_AFTER_FAILURE]
 
 
-def test_dump_of_stacks_behind_a_silence_is_followed_by_the_same_evidence() -> None:
-    story, last = familiar()
-    story.look(last + 60)
-    story.look(last + 100, hit(STACK), hit(STACK))
-    (signal,) = story.look(last + 140)
-    assert signal.kind is SignalKind.NO_PROGRESS_AFTER_FAILURE
-    assert "dump of its stacks" in signal.detail
-
-
-def test_dump_of_stacks_before_the_alarm_counts_as_well() -> None:
+def test_dump_of_stacks_in_a_silence_is_no_more_than_the_silence() -> None:
     story, last = familiar()
     story.look(last + 20, hit(STACK))
     assert [s.kind for s in story.look(last + 60)] == [SignalKind.SILENCE]
-    assert [s.kind for s in story.look(last + 100)] == [SignalKind.NO_PROGRESS_AFTER_FAILURE]
+    story.look(last + 100, hit(STACK), hit(STACK))
+    story.look(last + 2000)
+    assert SignalKind.NO_PROGRESS_AFTER_FAILURE not in story.kinds()
+
+
+def test_time_in_which_the_output_could_not_be_read_is_no_silence() -> None:
+    story, last = familiar()
+    story.look(last + 1, hit(CRASH))
+    story.look(last + 5, readable=False)
+    story.look(last + 600, readable=False)
+    assert SignalKind.NO_PROGRESS_AFTER_FAILURE not in [s.kind for s in story.look(last + 601)]
+    assert SignalKind.NO_PROGRESS_AFTER_FAILURE in [s.kind for s in story.look(last + 640)]
+
+
+def test_time_in_which_the_job_was_suspended_is_no_lack_of_progress() -> None:
+    story, last = familiar()
+    story.look(last + 1, hit(CRASH))
+    running = story.attempt
+    story.attempt = replace(running, state=JobState.SUSPENDED)
+    story.look(last + 5)
+    story.look(last + 3600)
+    story.attempt = running
+    assert story.look(last + 3601) == []
+    assert [s.kind for s in story.look(last + 3640)] == [SignalKind.NO_PROGRESS_AFTER_FAILURE]
 
 
 def test_dump_of_stacks_of_a_job_that_goes_on_is_nothing() -> None:

@@ -12,7 +12,7 @@ from middlewatch.detection.observe import Observation, observe
 from middlewatch.detection.state import DetectionState, Suspicion, fresh
 from middlewatch.detection.testimony import quiet, wants_growth
 from middlewatch.model.activity import Activity, ActivityKind, Growth, NodeSeries
-from middlewatch.model.signal import Signal, SignalKind, SourceKind
+from middlewatch.model.signal import Phase, Signal, SignalKind, SourceKind
 from tests.unit.detection.given import SAVED, Story, at, attempt, hit
 
 JOB = attempt(nodes=("n1", "n2"))
@@ -161,3 +161,23 @@ def test_memory_of_saves_is_bounded() -> None:
     assert len(state.save_intervals) == 8
     assert quiet(state) is None
     assert now - at(0) == timedelta(seconds=3000)
+
+
+def test_no_witness_is_heard_against_a_job_that_evaluates() -> None:
+    evaluating = silent_state(alive_at=at(NOW - 5))
+    assert heard(seen(evaluating, activity=power(80))) == []
+    grown = saver(alive_at=at(NOW - 5))
+    assert heard(seen(grown, growth=Growth("/ckpt", at(1990)))) == []
+
+
+def test_no_witness_is_heard_in_an_announced_evaluation_behind_a_failure_line() -> None:
+    doubt = Suspicion("key", "killed_unknown", at(SILENT))
+    state = silent_state(silence_reported=False, suspicion=doubt, phase_at=at(SILENT))
+    progress = replace(state.progress, phase=Phase.EVALUATION)
+    assert heard(seen(replace(state, progress=progress), activity=power(80))) == []
+
+
+def test_directory_is_late_only_if_it_is_late_in_the_silence() -> None:
+    # It had last been written long before the job fell silent, which it had a right to.
+    state = replace(saver(), save_intervals=(150.0, 150.0, 150.0))
+    assert heard(seen(state, growth=Growth("/ckpt", at(1500)))) == []

@@ -190,3 +190,17 @@ def test_a_failure_after_a_recovery_is_still_restarted_when_the_attempt_ends() -
     assert ground(inputs(ended(EndedBy.FAILURE), *signals)) is (
         DecisionBasis.ATTEMPT_ENDED_IN_FAILURE
     )
+
+
+@pytest.mark.parametrize(("seconds", "restarted"), [(30.0, False), (8000.0, True)])
+def test_word_about_being_stopped_counts_only_shortly_before_the_end(
+    seconds: float, restarted: bool
+) -> None:
+    word = signal(SignalKind.CASCADE_LINE, 0, failure_class="preemption")
+    made = inputs(ended(EndedBy.FAILURE), word, end_signal(10, "killed_unknown"))
+    end = made.attempt.end
+    assert end is not None
+    told = (end.at or end.learned_at) - timedelta(seconds=seconds)
+    made = replace(made, issue=replace(made.issue, failure_class="preemption", happened_at=told))
+    basis = DecisionBasis.ATTEMPT_ENDED_IN_FAILURE if restarted else RefrainBasis.PREEMPTED
+    assert ground(made) is basis

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from middlewatch.model.advice import DecisionBasis, DesiredState
@@ -66,12 +68,28 @@ def test_silence_alone_does_not_act_where_only_some_partitions_of_the_job_allow_
     assert ground(made) is RefrainBasis.SILENCE_ALONE
 
 
-@pytest.mark.parametrize(
-    "source", [SourceKind.API, SourceKind.METRICS, SourceKind.FILES, SourceKind.SCHEDULER]
-)
+@pytest.mark.parametrize("source", [SourceKind.API, SourceKind.METRICS, SourceKind.SCHEDULER])
 def test_witness_from_any_source_but_the_log_counts(source: SourceKind) -> None:
     made = inputs(attempt(), SILENCE, signal(SignalKind.SECOND_WITNESS, 1, source=source))
     assert ground(made) is DecisionBasis.SECOND_WITNESS
+
+
+def test_directory_that_does_not_grow_confirms_a_failure_and_no_mere_silence() -> None:
+    directory = signal(SignalKind.SECOND_WITNESS, 1, source=SourceKind.FILES)
+    assert ground(inputs(attempt(), SILENCE, directory)) is RefrainBasis.SILENCE_ALONE
+    assert ground(inputs(attempt(), exception(0), directory)) is DecisionBasis.SECOND_WITNESS
+
+
+def test_no_progress_without_any_failure_is_silence() -> None:
+    assert ground(inputs(attempt(), SILENCE, GRACE)) is RefrainBasis.SILENCE_ALONE
+
+
+@pytest.mark.parametrize("failure_class", ["preemption", "time_limit", "user_cancel"])
+def test_program_that_says_that_it_is_being_stopped_is_left_to_end(failure_class: str) -> None:
+    word = signal(SignalKind.LAUNCHER_END, 0, failure_class=failure_class)
+    made = inputs(attempt(), word, GRACE)
+    made = replace(made, issue=replace(made.issue, failure_class=failure_class))
+    assert ground(made) is RefrainBasis.WAITING_FOR_END
 
 
 @pytest.mark.parametrize(

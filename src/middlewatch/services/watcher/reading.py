@@ -183,7 +183,7 @@ class Reader:
             drained=over and at_end,
             # Whoever is away was asked: that nothing is seen is a fact, and says nothing of the job.
             caught_up=all(got.tail.at_end or got.away is not None for got in turns),
-            readable=not away and any(got.tail.cursor is not None for got in turns),
+            readable=not away and _all_read(turns),
         )
         behind = not at_end and read > 0
         return Round(tuple(got.tail for got in turns), batch, read, behind, away)
@@ -285,6 +285,14 @@ def _node_at(block: Block, offset: int, allocation: frozenset[str]) -> str:
 def _has_run(attempt: Attempt) -> bool:
     """Whether the attempt has started: before that nothing in its files can be its own."""
     return attempt.started_at is not None or attempt.state is JobState.RUNNING
+
+
+def _all_read(turns: Sequence[Turn]) -> bool:
+    """Whether what is known of the attempt's output could be looked at: a file that was read before
+    and is gone, or refused now, may be the one that tells of steps."""
+    looked = [got.block is not None or got.began_anew for got in turns]
+    known = [got.tail.cursor is not None for got in turns]
+    return any(looked) and all(here or not was for here, was in zip(looked, known, strict=True))
 
 
 def _reach(kept: Kept, tail: Tail, now: datetime, *, news: bool) -> int | None:
