@@ -220,14 +220,25 @@ def test_answer_that_drips_is_given_up_at_its_deadline(url: str, told: Told) -> 
         handler.send_header("Transfer-Encoding", "chunked")
         handler.end_headers()
         try:
-            while True:
+            for _ in range(100):
                 handler.wfile.write(b"1\r\n \r\n")
                 clock.sleep(1)
+            # Not enough to fill any buffer: whoever waits for one to be full waits here.
+            handler.rfile.read(1)
         except OSError:
             pass
 
     told.write = drip
     assert "did not finish its answer" in why(once(url, clock))
+
+
+def test_server_that_hangs_up_on_a_new_connection_is_asked_but_once(url: str, told: Told) -> None:
+    def hang_up(handler: BaseHTTPRequestHandler) -> None:
+        handler.close_connection = True
+
+    told.write = hang_up
+    assert "broke off its answer" in why(once(url))
+    assert len(told.asked) == 1
 
 
 def test_connection_that_was_closed_meanwhile_is_made_anew(url: str, told: Told) -> None:

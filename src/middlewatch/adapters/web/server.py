@@ -118,23 +118,21 @@ class Server:
     def _asked(self, path: str, form: Mapping[str, str], limit: int) -> Body:
         import httpx2
 
-        for again in (False, True):
-            try:
-                return self._once(path, form, limit)
-            except httpx2.InvalidURL as error:
-                raise Refused(
-                    f"{self._access.url!r} is no URL ({error}); see {self._kind.section}.url"
-                ) from error
-            except (httpx2.ConnectError, httpx2.TimeoutException) as error:
-                self.close()
-                raise Unreachable(f"no answer from {self.where}: {_words(error)}") from error
-            except httpx2.HTTPError as error:
-                self.close()
-                if again:
-                    raise Unreachable(
-                        f"{self.where} broke off its answer: {_words(error)}"
-                    ) from error
-        raise AssertionError("unreachable")
+        kept = self._client is not None
+        try:
+            return self._once(path, form, limit)
+        except httpx2.InvalidURL as error:
+            raise Refused(
+                f"{self._access.url!r} is no URL ({error}); see {self._kind.section}.url"
+            ) from error
+        except (httpx2.ConnectError, httpx2.TimeoutException) as error:
+            self.close()
+            raise Unreachable(f"no answer from {self.where}: {_words(error)}") from error
+        except httpx2.HTTPError as error:
+            self.close()
+            if kept:
+                return self._asked(path, form, limit)
+            raise Unreachable(f"{self.where} broke off its answer: {_words(error)}") from error
 
     def _once(self, path: str, form: Mapping[str, str], limit: int) -> Body:
         client = self._http()
@@ -154,7 +152,8 @@ class Server:
             good = response.status_code == 200
             most = limit if good else _LONGEST_COMPLAINT
             data, cut = bytearray(), False
-            for piece in response.iter_bytes(65_536):
+            # As they come: pieces of a given size would be waited for, past every deadline.
+            for piece in response.iter_bytes():
                 data += piece
                 if len(data) >= most:
                     cut = True
