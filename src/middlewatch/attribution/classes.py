@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from middlewatch.model.issue import CANNOT_READ, NOT_VISIBLE, VANISHED
 from middlewatch.model.signal import Domain, Signal, SignalKind
 
 
@@ -24,11 +25,6 @@ class Depth(IntEnum):
 NODE_FAILURE = "node_failure"
 SILENT_HANG = "silent_hang"
 KILLED_UNKNOWN = "killed_unknown"
-CANNOT_READ = "cannot_read"
-VANISHED = "vanished"
-NOT_VISIBLE = "not_visible"
-NO_FAULT = frozenset({CANNOT_READ, VANISHED, NOT_VISIBLE})
-"""Classes of ours for issues that are no failure of the attempt: told, never acted on."""
 
 STOPPED_FROM_OUTSIDE = frozenset({"time_limit", "preemption", "user_cancel"})
 """Ends that make a healthy program print failures while it is being stopped."""

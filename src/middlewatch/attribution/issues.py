@@ -18,10 +18,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from middlewatch.attribution.causes import DEEPER_WITHIN, Cause, cause_of
-from middlewatch.attribution.classes import NO_FAULT, class_of
+from middlewatch.attribution.classes import class_of
 from middlewatch.model.attempt import Attempt, EndedBy
 from middlewatch.model.identity import AttemptId
-from middlewatch.model.issue import Issue, IssueState
+from middlewatch.model.issue import NO_FAULT, Issue, IssueState
 from middlewatch.model.signal import Domain, Severity, Signal, SignalKind
 
 ISSUE_NAMESPACE = uuid.UUID("a4d4f0d2-5f0e-5a3b-9a55-1f6f0c7f6b21")

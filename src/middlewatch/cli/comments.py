@@ -70,7 +70,14 @@ def findings_of(found: OptIn, environment: str) -> list[str]:
     """What is wrong, in sentences."""
     if found.mode is None:
         return ["the comment does not opt in: it has neither key, middlewatch nor nvidia-recovery"]
-    return list(found.problems_in(environment))
+    problems = list(found.problems_in(environment))
+    if found.progress:
+        from middlewatch.wiring.looking import progress_refused
+
+        why = progress_refused(found.progress)
+        if why:
+            problems.append(f"{why}; watched without it")
+    return problems
 
 
 def comment_of_script(name: str) -> str:

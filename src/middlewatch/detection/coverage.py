@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 
 from middlewatch.detection.batch import Batch
 from middlewatch.detection.state import DetectionState
+from middlewatch.model.issue import NOT_VISIBLE
 from middlewatch.model.policy import Policy
 from middlewatch.model.scheduler import JobState
 from middlewatch.model.signal import (
@@ -29,7 +30,6 @@ from middlewatch.model.signal import (
 LOG = "log"
 PROGRESS = "progress"
 METRICS = "metrics"
-CLASS = "not_visible"
 SENTENCE = 300
 
 
@@ -133,7 +133,7 @@ def _signal(state: DetectionState, kind: SignalKind, unseen: Unseen, now: dateti
         happened_at=min(unseen.since, now) if blind else now,
         learned_at=now,
         pattern_id=pattern,
-        failure_class=CLASS,
+        failure_class=NOT_VISIBLE,
         domain=Domain.UNKNOWN,
         severity=Severity.WARNING if blind else Severity.INFO,
         step=state.progress.last_step,

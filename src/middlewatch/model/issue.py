@@ -13,6 +13,12 @@ from enum import StrEnum
 from middlewatch.model.identity import AttemptId
 from middlewatch.model.signal import Domain
 
+CANNOT_READ = "cannot_read"
+VANISHED = "vanished"
+NOT_VISIBLE = "not_visible"
+NO_FAULT = frozenset({CANNOT_READ, VANISHED, NOT_VISIBLE})
+"""Classes of ours for issues that are no failure of the attempt: told, never acted on."""
+
 
 class IssueState(StrEnum):
     OPEN = "open"

@@ -19,6 +19,7 @@ from typing import assert_never
 from middlewatch.model.advice import DecisionBasis, DesiredState, Intent
 from middlewatch.model.attempt import AttemptEnd, EndedBy
 from middlewatch.model.gates import GateName, Gates
+from middlewatch.model.issue import NO_FAULT
 from middlewatch.model.optin import JobMode
 from middlewatch.model.scheduler import ENDED, JobState
 from middlewatch.model.signal import Domain
@@ -44,7 +45,6 @@ STOPPED_BEFORE = timedelta(minutes=10)
 """How long before its end a program may have been told to stop for that to be the reason. Clouds
 give two minutes' notice, Slurm's grace times are shorter than ten."""
 
-NO_FAULT = frozenset({"cannot_read", "vanished", "not_visible"})
 
 TAKES_OVER = frozenset({"afterany", "afternotok", "singleton"})
 """Dependencies that a failed end lets go: that job is then the successor."""

@@ -154,6 +154,10 @@ class WatcherEdge:
         self._said = troubles
         return report.behind > 0
 
+    def finish(self, now: datetime) -> None:
+        """Write the places in the logs that were not written yet: they need not be read again."""
+        self._watcher.finish(now)
+
 
 def watchdog_spec(settings: Settings, parts_state: Any) -> WatchdogSpec:
     """What the watchdog's process is told."""

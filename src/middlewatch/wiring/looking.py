@@ -62,3 +62,10 @@ def comment_of_job(settings: Settings, job_id: str) -> str:
             raise NotFound(f"Slurm no longer knows job {job_id} (see MinJobAge)")
         case Unknown(why=why):
             raise Unreachable(f"Slurm does not tell about job {job_id}: {why}")
+
+
+def progress_refused(regex: str) -> str:
+    """Why a job's own progress pattern will not do; empty where it will."""
+    from middlewatch.adapters.scan import OwnPatterns
+
+    return OwnPatterns().refused(regex)

@@ -129,3 +129,9 @@ class Late:
         if self.service is None:
             self.service = self._make()
         return self.service.tick(now)
+
+    def finish(self, now: datetime) -> None:
+        """Let a service that has something to write before it goes write it."""
+        finish = getattr(self.service, "finish", None)
+        if finish is not None:
+            finish(now)

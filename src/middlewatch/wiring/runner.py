@@ -58,6 +58,8 @@ class Loop:
     interval_s: float
     again_s: float = 0.1
     wake: threading.Event = field(default_factory=threading.Event)
+    finish: Callable[[datetime], object] | None = None
+    """Done once behind the last tick, in the loop's own thread."""
 
 
 class Runner:
@@ -129,6 +131,11 @@ class Runner:
             pause = self.turn(name)
             if not stop.is_set() and pause > 0:
                 loop.wake.wait(pause)
+        if loop.finish is not None:
+            try:
+                loop.finish(self._clock.now())
+            except Exception as error:  # noqa: BLE001 - it goes in any case; what is lost is read again
+                self._report.error("loop_failed", loop=name, error=str(error))
 
     def turn(self, name: str) -> float:
         """One tick of the loop of that name; the seconds to wait after it."""

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 from middlewatch.model.gates import Mode
 from middlewatch.model.policy import Policy
@@ -26,6 +27,8 @@ _STORE_URL = re.compile(r"https?://[^\s/?#@]+(?:/[^\s?#]*)?\Z")
 _LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,127}\Z")
 _MATCHER = r'[A-Za-z_][A-Za-z0-9_.]*(?:=~|!~|!=|=)"(?:[^"\\\x00-\x1f]|\\["\\])*"'
 _MATCHERS = re.compile(rf"{_MATCHER}(?:,{_MATCHER})*\Z")
+_HEADER = re.compile(r"[A-Za-z0-9-]{1,64}\Z")
+_HEADER_VALUE = re.compile(r"[\x21-\x7e]{1,150}\Z")
 ENVIRONMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
 
 
@@ -367,16 +370,10 @@ def contradictions(settings: Settings) -> Iterator[tuple[str, str, str]]:
         yield "gateway", "insecure", f"refused on {gateway.bind}: only a loopback address"
     if gateway.insecure and deployment.mode is not Mode.MONITOR:
         yield "gateway", "insecure", 'refused with mode "action": only monitor'
-    metrics = settings.metrics
-    if metrics.url and not re.match(r"https?://[^/\s]", metrics.url):
-        yield (
-            "metrics",
-            "url",
-            f"{_told(metrics.url)} must begin with http:// or https:// and a host",
-        )
-    if metrics.token_file and metrics.username:
-        yield "metrics", "username", "token_file and username exclude each other"
-    yield from _about_logs(settings.logs)
+    if settings.metrics.url:
+        yield from _about_metrics(settings.metrics)
+    if settings.logs.source is not LogsSource.FILES:
+        yield from _about_logs(settings.logs)
     policy = settings.policy
     if policy.attempts_without_checkpoint < 1:
         yield "policy", "attempts_without_checkpoint", "at least 1"
@@ -393,20 +390,33 @@ def contradictions(settings: Settings) -> Iterator[tuple[str, str, str]]:
             yield "watchdog", name if name in known else "max_hold", problem
 
 
-def _about_logs(given: LogsSettings) -> Iterator[tuple[str, str, str]]:
-    if given.source is LogsSource.FILES:
-        return
+def _about_metrics(given: MetricsSettings) -> Iterator[tuple[str, str, str]]:
+    yield from _about_access("metrics", given)
+    if given.tenant and not _HEADER_VALUE.match(given.tenant):
+        yield "metrics", "tenant", f"{given.tenant[:80]!r} cannot stand in a header"
+    if given.tenant and not _HEADER.match(given.tenant_header):
+        yield "metrics", "tenant_header", f"{given.tenant_header[:80]!r} is no name of a header"
+
+
+def _about_access(
+    section: str, given: MetricsSettings | LogsSettings
+) -> Iterator[tuple[str, str, str]]:
+    """What both kinds of servers want of their address and of the way in."""
     if not _STORE_URL.match(given.url):
-        yield "logs", "url", f"{_told(given.url)} is no http:// or https:// address of a log store"
-    if given.url.startswith("http://") and (given.token_file or given.username):
-        host = given.url.removeprefix("http://").partition("/")[0].rpartition(":")[0]
-        if not is_loopback(host or given.url.removeprefix("http://").partition("/")[0]):
-            yield "logs", "url", "a secret would be sent in the clear: use https://"
+        yield section, "url", f"{_told(given.url)} is no http:// or https:// address of a server"
+    elif given.url.startswith("http://") and (given.token_file or given.username):
+        host = urlsplit(given.url).hostname or ""
+        if not is_loopback(host):
+            yield section, "url", "a secret would be sent in the clear: use https://"
     if given.token_file and given.username:
-        yield "logs", "username", "a token and a user are two ways in; give one"
+        yield section, "username", "a token and a user are two ways in; give one"
     if bool(given.username) != bool(given.password_file):
         missing = "password_file" if given.username else "username"
-        yield "logs", missing, "username and password_file go together; one is missing"
+        yield section, missing, "username and password_file go together; one is missing"
+
+
+def _about_logs(given: LogsSettings) -> Iterator[tuple[str, str, str]]:
+    yield from _about_access("logs", given)
     if given.tenant and tenant_headers(given) == ():
         yield "logs", "tenant", f"{given.tenant[:80]!r} is none: two numbers as 12:34, or an org id"
     for key in ("job_label", "node_label", "file_label"):

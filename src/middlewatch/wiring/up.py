@@ -195,7 +195,7 @@ class Process:
             if role in self._roles:
                 self._late[role] = late = Late(make)
                 again_s = parts.settings.controller.again_s
-                loops.append(Loop(role.value, late.tick, interval_s, again_s))
+                loops.append(Loop(role.value, late.tick, interval_s, again_s, finish=late.finish))
         return loops
 
     def _hint(self, role: Role) -> Callable[[], None]:

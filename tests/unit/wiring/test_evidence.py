@@ -37,7 +37,7 @@ def test_query_without_its_gap_is_refused_at_the_start() -> None:
     ("flags", "words"),
     [
         ({"metrics.url": "prometheus:9090"}, "http://"),
-        ({"metrics.url": URL, "metrics.token_file": "/t", "metrics.username": "u"}, "exclude"),
+        ({"metrics.url": URL, "metrics.token_file": "/t", "metrics.username": "u"}, "two ways in"),
         ({"metrics.window": "1ms"}, "must lie between"),
         ({"metrics.urls": URL}, "did you mean metrics.url"),
     ],

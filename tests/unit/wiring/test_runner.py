@@ -90,6 +90,18 @@ def test_the_pause_follows_from_what_a_tick_answers(answer: object, pause: float
     assert runner.turn("one") == pause
 
 
+def test_a_loop_finishes_once_behind_its_last_tick() -> None:
+    done: list[str] = []
+    loop = Loop("a", lambda _: done.append("tick"), LONG, finish=lambda _: done.append("finish"))
+    runner = Runner(HandClock(), [loop], Told())
+    runner.start()
+    while not done:
+        threading.Event().wait(0.01)
+    assert runner.stop() == ()
+    assert done[-1] == "finish"
+    assert done.count("finish") == 1
+
+
 def test_a_failing_tick_is_told_once_in_full_and_the_pauses_grow() -> None:
     def fail(_now: datetime) -> None:
         raise RuntimeError("odd reply")

@@ -20,7 +20,7 @@ from middlewatch.model.attempt import Attempt
 from middlewatch.model.audit import AuditEvent, AuditKind, AuditLevel
 from middlewatch.model.change import Change, Decision
 from middlewatch.model.identity import sequence_id
-from middlewatch.model.issue import Issue, IssueState, Verdict
+from middlewatch.model.issue import NO_FAULT, Issue, IssueState, Verdict
 from middlewatch.model.milestone import Milestone, MilestoneKind, Operation
 from middlewatch.model.milestone import Sequence as Recovery
 from middlewatch.model.signal import Signal
@@ -37,7 +37,7 @@ OPERATIONS = {
     DesiredState.CONSTRAINED: Operation.CONSTRAIN,
 }
 
-ALARMING = frozenset({"silent_hang", "cannot_read", "vanished"})
+ALARMING = NO_FAULT | {"silent_hang"}
 """Classes that nobody acts on by itself: a person has to be told."""
 
 _NEED_A_PERSON = frozenset(

@@ -71,7 +71,6 @@ _INTERRUPTED = 130
 """What a shell makes of a program that Ctrl-C ended."""
 _BY_UID = re.compile(r"CANCELL?ED\+?\s+by\s+(\S+)", re.IGNORECASE)
 _WORD = re.compile(r"[A-Za-z][A-Za-z_]*")
-_LIMIT = re.compile(r"(?:(\d+)-)?(\d+):(\d\d)(?::(\d\d))?")
 
 
 class BadFacts(ValueError):

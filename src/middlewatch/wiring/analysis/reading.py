@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import datetime
 from math import isfinite
 from pathlib import Path
 from typing import Any, ClassVar
@@ -128,8 +127,3 @@ def times_from(path: Path, lines: int) -> tuple[float, ...]:
             "lines ended by LF"
         )
     return tuple(found[:lines])
-
-
-def moment_text(moment: datetime) -> str:
-    """A moment as people read it."""
-    return moment.strftime("%Y-%m-%d %H:%M:%S")

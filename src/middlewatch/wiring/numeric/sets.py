@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from middlewatch.detection.habits import quantile
 from middlewatch.lab.streams import Fault, Profile, healthy, job, plain, stuck
 from middlewatch.model.signal import SignalKind
 from middlewatch.wiring.numeric.play import Played, play, play_slowdowns
@@ -156,8 +157,8 @@ class Report:
                     "found": s.found.as_json(),
                     "in_time": None if s.in_time is None else s.in_time.as_json(),
                     "within_iterations": s.within,
-                    "delay_iterations": _quantiles(s.iterations),
-                    "delay_s": _quantiles(s.seconds),
+                    "delay_iterations": quantiles(s.iterations),
+                    "delay_s": quantiles(s.seconds),
                     "false_before": s.early,
                 }
                 for s in self.slowed
@@ -167,7 +168,7 @@ class Report:
                     "phase": s.phase,
                     "found": s.found.as_json(),
                     "in_time": None if s.in_time is None else s.in_time.as_json(),
-                    "delay_s": _quantiles(s.seconds),
+                    "delay_s": quantiles(s.seconds),
                     "false_before": s.early,
                 }
                 for s in self.stuck
@@ -280,15 +281,15 @@ def _median_within(slowed: Slowed, within: int) -> bool:
     return 2 * in_time >= slowed.found.of > 0
 
 
-def _quantiles(values: tuple[float, ...] | tuple[int, ...]) -> dict[str, float] | None:
-    """Median, 90 % and the greatest; None for none."""
+def quantiles(values: tuple[float, ...] | tuple[int, ...]) -> dict[str, float] | None:
+    """Median, 90 % and the greatest, each a value that was measured; None for none."""
     if not values:
         return None
-    last = len(values) - 1
+    measured = tuple(float(value) for value in values)
     return {
-        "p50": round(values[last // 2], 1),
-        "p90": round(values[min(last, int(0.9 * len(values)))], 1),
-        "max": round(values[last], 1),
+        "p50": round(quantile(measured, 0.5), 1),
+        "p90": round(quantile(measured, 0.9), 1),
+        "max": round(max(measured), 1),
     }
 
 

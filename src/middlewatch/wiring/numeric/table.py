@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from middlewatch.wiring.numeric.sets import HELD_OUT, Report
+from middlewatch.wiring.numeric.sets import HELD_OUT, Report, quantiles
 from middlewatch.wiring.scoring.figures import Share
 
 
@@ -53,7 +53,7 @@ def _share(share: Share | None) -> str:
 
 
 def _spread(values: tuple[float, ...] | tuple[int, ...]) -> str:
-    if not values:
+    spread = quantiles(values)
+    if spread is None:
         return "-"
-    last = len(values) - 1
-    return f"{values[last // 2]:.0f} / {values[int(0.9 * last)]:.0f} / {values[last]:.0f}"
+    return f"{spread['p50']:.0f} / {spread['p90']:.0f} / {spread['max']:.0f}"

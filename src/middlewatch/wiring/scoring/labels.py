@@ -14,7 +14,8 @@ from middlewatch.wiring.analysis.facts import BadFacts, Facts, read_facts
 from middlewatch.wiring.analysis.reading import BadInput, mapping_from
 
 Range = tuple[int, int]
-SEEN = "dev"
+SEEN = frozenset({"dev", "read"})
+"""Words for ``split`` of cases that those who wrote the patterns have read: before or after."""
 """The split of cases that the authors of the patterns could look at."""
 GOOD = frozenset({"healthy", "completed"})
 KINDS = frozenset(
@@ -94,7 +95,7 @@ def _label(value: Mapping[str, Any], path: Path, log: Path, times: Path | None) 
         id=str(value.get("id") or path.stem),
         log=log,
         times=times,
-        seen=str(value.get("split") or path.parent.name) == SEEN,
+        seen=str(value.get("split") or path.parent.name) in SEEN,
         kind=kind,
         classes=(str(value.get("failure_class") or "none"), *map(str, also)),
         first=_ranges(first.get("lines")),

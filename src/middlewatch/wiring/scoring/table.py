@@ -67,8 +67,9 @@ def classes_of(card: Card) -> Iterator[Row]:
 CLASS_HEADERS = ("CLASS", "CASES", "NAMED", "95 %", "F1", "LINE", "ADVICE", "ALARMS")
 
 
-def lines_of(card: Card, *, cases: bool = False) -> Iterator[str]:
-    """The whole card, line by line."""
+def lines_of(card: Card, *, cases: bool = False, promised: Card | None = None) -> Iterator[str]:
+    """The whole card, line by line; held against what is promised for ``promised``, where that is
+    another one."""
     yield (
         f"{totals(card.figures)}; {len(card.seen)} were seen by those who wrote the patterns, "
         f"{len(card.later)} were added later"
@@ -82,7 +83,7 @@ def lines_of(card: Card, *, cases: bool = False) -> Iterator[str]:
         for judged in card.judged:
             yield from case_lines(judged)
     yield ""
-    for target in card.targets:
+    for target in (promised or card).targets:
         value = "-" if target.value is None else f"{target.value:.3f}"
         yield f"{'met   ' if target.met else 'MISSED'}  {target.text}: {value} ({target.bound})"
 

@@ -1,4 +1,4 @@
-"""What the section [logs] may say."""
+"""What the sections [logs] and [metrics] may say of their servers."""
 
 from __future__ import annotations
 
@@ -8,12 +8,21 @@ from middlewatch.wiring.loading import BadSettings, load
 
 LOKI = {"logs.source": "loki", "logs.url": "http://localhost:3100"}
 VICTORIALOGS = {"logs.source": "victorialogs", "logs.url": "http://localhost:9428"}
+METRICS = {"metrics.url": "http://localhost:9090"}
 SECRET = "hunter2"
 
 
-@pytest.mark.parametrize("given", [LOKI, VICTORIALOGS, {"logs.source": "files"}])
-def test_what_is_needed_is_enough(given: dict[str, object]) -> None:
-    load({}, flags=given)
+@pytest.mark.parametrize(
+    ("given", "url"),
+    [
+        (LOKI, "http://localhost:3100"),
+        (VICTORIALOGS, "http://localhost:9428"),
+        ({**VICTORIALOGS, "logs.url": "http://[::1]", "logs.token_file": "/t"}, "http://[::1]"),
+        ({"logs.source": "files"}, ""),
+    ],
+)
+def test_what_is_needed_is_enough(given: dict[str, object], url: str) -> None:
+    assert load({}, flags=given).settings.logs.url == url
 
 
 @pytest.mark.parametrize(
@@ -32,6 +41,14 @@ def test_what_is_needed_is_enough(given: dict[str, object]) -> None:
             "in the clear",
         ),
         ({"logs.source": "syslog"}, "source"),
+        ({"metrics.url": "prometheus:9090"}, "http://"),
+        ({"metrics.url": "http://prometheus:9090/?a=b"}, "is no http"),
+        ({"metrics.url": "http://prometheus:9090", "metrics.token_file": "/t"}, "in the clear"),
+        ({**METRICS, "metrics.username": "u"}, "go together"),
+        ({**METRICS, "metrics.token_file": "/t", "metrics.username": "u"}, "two ways in"),
+        ({**METRICS, "metrics.tenant": "a b"}, "cannot stand in a header"),
+        ({**METRICS, "metrics.tenant": "\u00c4"}, "cannot stand in a header"),
+        ({**METRICS, "metrics.tenant": "a", "metrics.tenant_header": "bad header"}, "no name"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(given: dict[str, object], words: str) -> None:
