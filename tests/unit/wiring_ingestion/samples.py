@@ -47,9 +47,10 @@ def findings(
     known: Known = SLURM,
     stream: frozenset[str] = STREAM,
     watched_s: float = 0.0,
+    gone: str = "",
     written: int = 0,
 ) -> list[Finding]:
-    sample = Sample(tuple(seen), stream, NOW_NS, written, watched_s)
+    sample = Sample(tuple(seen), stream, NOW_NS, written, watched_s, gone)
     hits = SCANNER.scan(scanned(sample), 0)
     wanted = expected or Expected("victorialogs")
     return list(judged(sample, wanted, known, hits, CATALOGUE.by_id()))

@@ -243,3 +243,9 @@ def test_no_sample_however_hostile_breaks_the_judgement(
         assert len(one.text) < 3000
         for remedy in one.remedies:
             assert isinstance(remedy.value, str | float | bool)
+
+
+def test_store_that_goes_while_it_is_watched_is_told() -> None:
+    (found,) = wrong(findings(lines(5), watched_s=4.0, gone="no answer from Loki"))
+    assert (found.check, found.level) == ("delay", Level.WARN)
+    assert "no answer from Loki" in found.text

@@ -185,6 +185,14 @@ def _arrivals(sample: Sample, expected: Expected) -> Iterator[Finding]:
     came = [line for line in sample.lines if line.arrived]
     if not sample.watched_s:
         return
+    if sample.gone:
+        yield Finding(
+            check,
+            Level.WARN,
+            f"the watching ended after {sample.watched_s:.0f} s: {sample.gone}",
+            "see that the server stays up, then check again",
+        )
+        return
     if not came:
         yield Finding(
             check,

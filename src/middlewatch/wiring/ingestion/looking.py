@@ -171,9 +171,13 @@ def store_sample(
             # Not by the label that the settings name: whatever there is, to see by which.
             wanted = Wanted(given.match)
             lines, streams, full = look(wanted)
-        came, watched = _watched(lambda: look(wanted)[0], lines, clock, watch_s, full=full)
+        came, watched, gone = _watched(lambda: look(wanted)[0], lines, clock, watch_s, full=full)
         return Sample(
-            lines=(*lines, *came), stream_labels=streams, now=_nanoseconds(now), watched_s=watched
+            lines=(*lines, *came),
+            stream_labels=streams,
+            now=_nanoseconds(now),
+            watched_s=watched,
+            gone=gone,
         )
     finally:
         store.close()
@@ -186,25 +190,28 @@ def _watched(
     watch_s: float,
     *,
     full: bool,
-) -> tuple[list[Seen], float]:
-    """Lines that were not there at the first look, each with when it was first found."""
+) -> tuple[list[Seen], float, str]:
+    """Lines that were not there at the first look, each with when it was first found; how long
+    that took, and why it ended early."""
     had = {_key(line) for line in first}
     oldest = first[0].at if full and first else -1
     began = clock.monotonic()
     came: list[Seen] = []
+    gone = ""
     while clock.monotonic() - began < watch_s:
         clock.sleep(POLL_S)
         try:
             lines = look()
-        except PortError:
-            break  # what was seen is judged; a store that comes and goes is the watcher's business
+        except PortError as error:
+            gone = str(error)  # what was seen until then is judged
+            break
         arrived = _nanoseconds(clock.now())
         for line in lines:
             key = _key(line)
             if key not in had and line.at > oldest:
                 had.add(key)
                 came.append(replace(line, arrived=arrived))
-    return came, clock.monotonic() - began if watch_s else 0.0
+    return came, clock.monotonic() - began if watch_s else 0.0, gone
 
 
 def _key(line: Seen) -> tuple[int, bytes, tuple[tuple[str, str], ...]]:

@@ -76,6 +76,8 @@ class Sample:
     """When a file was last written to, nanoseconds since the epoch; 0 for a store."""
     watched_s: float = 0.0
     """For how long it was watched whether lines come."""
+    gone: str = ""
+    """Why the watching ended early: the server no longer answered."""
 
 
 @dataclass(frozen=True, slots=True)
