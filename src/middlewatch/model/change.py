@@ -31,6 +31,17 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True)
+class Shard:
+    """A part of the work of ``pool`` (see `sharing`). ``holder`` empty: nobody's. ``token`` grows
+    each time somebody takes it, so that whoever had it before is recognised."""
+
+    pool: str
+    number: int
+    holder: str
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
 class WatchState:
     """What the watcher must find again after a restart: the detection state and the cursors of
     one attempt, opaque to the store, replaced as one with the signals that came of it."""
@@ -78,6 +89,9 @@ class Change:
     lease: Lease | None = None
     now: datetime | None = None
     """Needed with ``lease``: the moment at which the lease must still hold."""
+    shards: tuple[Shard, ...] = ()
+    """What is written is about these: they must still be their holder's, with these tokens,
+    whatever the time."""
     expected: tuple[tuple[AttemptId, int], ...] = ()
     """Attempts that were read for the decision and must still be at these versions, although
     they are not written."""

@@ -20,6 +20,7 @@ from middlewatch.model.change import Applied, Change, Decision, Lease, WatchStat
 from middlewatch.model.identity import AttemptId, ClusterId
 from middlewatch.model.issue import Issue, Verdict
 from middlewatch.model.milestone import Milestone, Operation, Sequence
+from middlewatch.model.sharing import Sharing
 from middlewatch.model.signal import Progress, Signal
 
 
@@ -167,10 +168,33 @@ class Store(Protocol):
 
     def release_lease(self, lease: Lease) -> None: ...
     def leases(self) -> tuple[Lease, ...]: ...
+    def sharing(self, pool: str) -> Sharing:
+        """Members and shards of a pool, and the time by the store's own clock: that of whoever
+        asks may go wrong."""
+
+    def share_out(
+        self,
+        pool: str,
+        holder: str,
+        term_s: float,
+        take: Seq[int] = (),
+        give: Seq[int] = (),
+    ) -> Sharing:
+        """In one transaction prolong ``holder``'s membership to ``term_s`` from now, give back of
+        ``give`` what it holds, and take of ``take`` what is nobody's, its own from before, or that
+        of somebody whose membership is over. What came of it is in the answer; each shard that was
+        taken has a new token. The first member of a pool makes it."""
+
+    def leave(self, pool: str, holder: str) -> None:
+        """End a membership and give back all its shards."""
+
     def add_token(self, token: TokenRecord) -> None: ...
     def tokens(self) -> tuple[TokenRecord, ...]: ...
     def note(self, name: str) -> str | None:
         """A small durable fact by name (a service's cursor, the owned cluster's name)."""
+
+    def notes(self, prefix: str) -> tuple[tuple[str, str], ...]:
+        """All notes whose name begins so, as (name, value), by name."""
 
     def put_notes(self, notes: Seq[tuple[str, str]]) -> None: ...
     def healthy(self) -> bool:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
 from middlewatch.adapters.sql.store import SqlStore, open_store
+
+Clock = Callable[[], datetime]
 
 
 class Backend(Protocol):
@@ -16,8 +20,8 @@ class Backend(Protocol):
     address: str
     """What `open_store` takes, in this process or another."""
 
-    def open(self) -> SqlStore:
-        """Another handle on the same data."""
+    def open(self, clock: Clock | None = None) -> SqlStore:
+        """Another handle on the same data; ``clock`` takes the place of the database's own."""
 
     def damage(self, table: str, column: str, value: object) -> None:
         """Overwrite a column in all rows of a table, behind the store's back."""
@@ -42,8 +46,8 @@ class Sqlite:
         open_store(path).close()
         return path
 
-    def open(self) -> SqlStore:
-        store = open_store(self.address)
+    def open(self, clock: Clock | None = None) -> SqlStore:
+        store = open_store(self.address, clock=clock)
         self._opened.append(store)
         return store
 

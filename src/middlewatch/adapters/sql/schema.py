@@ -273,6 +273,16 @@ leases = Table(
     **_OPTIONS,
 )
 
+shards = Table(
+    "shards",
+    metadata,
+    Column("pool", NAME, primary_key=True),
+    Column("shard", Integer, primary_key=True, autoincrement=False),
+    Column("holder", NAME, nullable=False),
+    Column("token", BigInteger, nullable=False),
+    **_OPTIONS,
+)
+
 tokens = Table(
     "tokens",
     metadata,

@@ -98,6 +98,14 @@ def note(connection: Connection, name: str) -> str | None:
     return None if row is None else str(row.value)
 
 
+def notes(connection: Connection, prefix: str) -> tuple[tuple[str, str], ...]:
+    c = t.notes.c
+    rows = connection.execute(
+        select(c.name, c.value).where(c.name.startswith(prefix, autoescape=True)).order_by(c.name)
+    ).all()
+    return tuple((str(row.name), str(row.value)) for row in rows)
+
+
 def put_notes(connection: Connection, notes: Sequence[tuple[str, str]]) -> None:
     for name, value in notes:
         put(connection, t.notes, "name", name, columns(t.notes, {"value": value}))

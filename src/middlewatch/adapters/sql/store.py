@@ -6,12 +6,16 @@ write lock from their first statement to their last, every read sees one committ
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from datetime import datetime
 from pathlib import Path
 
+from sqlalchemy import Connection
+
 from middlewatch.adapters.sql import advice as _advice
 from middlewatch.adapters.sql import read as _read
+from middlewatch.adapters.sql import sharing as _sharing
 from middlewatch.adapters.sql import signals as _signals
 from middlewatch.adapters.sql import small as _small
 from middlewatch.adapters.sql import trail as _trail
@@ -27,6 +31,7 @@ from middlewatch.model.change import Applied, Change, Decision, Lease, WatchStat
 from middlewatch.model.identity import AttemptId, ClusterId
 from middlewatch.model.issue import Issue, Verdict
 from middlewatch.model.milestone import Milestone, Operation, Sequence
+from middlewatch.model.sharing import Sharing
 from middlewatch.model.signal import Progress, Signal
 from middlewatch.ports.errors import PortError, Refused
 from middlewatch.ports.store import AttemptFilter, AuditFilter, TokenRecord, Workflow
@@ -34,11 +39,17 @@ from middlewatch.ports.store import AttemptFilter, AuditFilter, TokenRecord, Wor
 _SQLITE = "sqlite:///"
 
 
-def open_store(where: str | Path, *, wait_s: float = WAIT_S) -> SqlStore:
+def open_store(
+    where: str | Path,
+    *,
+    wait_s: float = WAIT_S,
+    clock: Callable[[], datetime] | None = None,
+) -> SqlStore:
     """Open the store at a path or an ``sqlite:///…`` URL, making and upgrading it as needed.
 
-    ``wait_s`` bounds how long a write waits for other writers. Raises `Refused` for a place that
-    will not do (another database, a network file system, somebody else's directory),
+    ``wait_s`` bounds how long a write waits for other writers. ``clock`` takes the place of the
+    database's own (virtual time); all who open one store must give the same. Raises `Refused` for
+    a place that will not do (another database, a network file system, somebody else's directory),
     `Unreadable` for a file that is not ours, `Unreachable` where the disk does not let us.
     """
     path = _path(where)
@@ -55,7 +66,7 @@ def open_store(where: str | Path, *, wait_s: float = WAIT_S) -> SqlStore:
     except BaseException:
         database.close()
         raise
-    return SqlStore(database)
+    return SqlStore(database, clock)
 
 
 def _path(where: str | Path) -> Path:
@@ -74,8 +85,9 @@ class SqlStore:
     """Implements `middlewatch.ports.store.Store`. One object serves all threads of a process;
     several processes may open the same file."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, clock: Callable[[], datetime] | None = None) -> None:
         self.database = database
+        self._clock = clock
 
     def close(self) -> None:
         self.database.close()
@@ -236,6 +248,36 @@ class SqlStore:
         with self.database.read() as connection:
             return _small.leases(connection)
 
+    def sharing(self, pool: str) -> Sharing:
+        with self.database.read() as connection:
+            return _sharing.sharing(connection, pool, self._now(connection))
+
+    def share_out(
+        self,
+        pool: str,
+        holder: str,
+        term_s: float,
+        take: Seq[int] = (),
+        give: Seq[int] = (),
+    ) -> Sharing:
+        with self.database.write() as connection:
+            return _sharing.share_out(
+                connection,
+                pool,
+                holder,
+                term_s=term_s,
+                now=self._now(connection),
+                take=take,
+                give=give,
+            )
+
+    def leave(self, pool: str, holder: str) -> None:
+        with self.database.write() as connection:
+            _sharing.leave(connection, pool, holder)
+
+    def _now(self, connection: Connection) -> datetime:
+        return self.database.moment(connection) if self._clock is None else self._clock()
+
     def add_token(self, token: TokenRecord) -> None:
         with self.database.write() as connection:
             _small.add_token(connection, token)
@@ -247,6 +289,10 @@ class SqlStore:
     def note(self, name: str) -> str | None:
         with self.database.read() as connection:
             return _small.note(connection, name)
+
+    def notes(self, prefix: str) -> tuple[tuple[str, str], ...]:
+        with self.database.read() as connection:
+            return _small.notes(connection, prefix)
 
     def put_notes(self, notes: Seq[tuple[str, str]]) -> None:
         with self.database.write() as connection:

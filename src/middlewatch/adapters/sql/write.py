@@ -25,6 +25,7 @@ from middlewatch.adapters.sql.codec import (
     micros_or_none,
 )
 from middlewatch.adapters.sql.rows import Swap, existing, put, swap, take
+from middlewatch.adapters.sql.sharing import check_held
 from middlewatch.adapters.sql.signals import write_signals
 from middlewatch.adapters.sql.small import replace_note
 from middlewatch.model.action import ActionRecord
@@ -49,6 +50,7 @@ def write(connection: Connection, change: Change) -> Applied:
     """Write all of ``change``. Raises `Conflict` or `Refused`: then nothing may be committed."""
     if change.lease is not None:
         _check_lease(connection, change.lease, change)
+    check_held(connection, change.shards)
     for attempt_id, version in change.expected:
         _check_unmoved(connection, attempt_id, version)
     swap(connection, t.attempts, "id", [_attempt(attempt) for attempt in change.attempts])
