@@ -99,6 +99,7 @@ def test_every_line_is_delivered_once(batches: list[list[Line]], fates: list[str
             assert isinstance(block, Block)
             cursor = block.cursor
             delivered.update(block.data.split(b"\n")[:-1])
+            assert block.lost == 0
             if block.at_end:
                 return
         raise AssertionError("no end of reading")
@@ -112,4 +113,3 @@ def test_every_line_is_delivered_once(batches: list[list[Line]], fates: list[str
         read_all()
     expected = [line for batch, _ in zip(batches, fates, strict=False) for line in batch]
     assert delivered == Counter(line.text for line in expected)
-    assert source.lost == 0

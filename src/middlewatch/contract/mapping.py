@@ -75,7 +75,7 @@ def job_message(
         out_time(message.progress.last_output_at, progress.last_output_at)
         message.progress.unseen.extend(out_texts(unseen.what for unseen in progress.unseen))
         # Of a job that is blind the time of that counts, not that its nodes were never measured.
-        blind = [unseen.since for unseen in progress.unseen if unseen.what != "metrics"]
+        blind = [unseen.since for unseen in progress.unseen if unseen.what in {"log", "progress"}]
         since = min(blind or (unseen.since for unseen in progress.unseen), default=None)
         out_time(message.progress.unseen_since, since)
     return message

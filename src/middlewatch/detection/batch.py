@@ -97,6 +97,8 @@ class Batch:
     """What its nodes did, where that was asked for: the kinds of one look together."""
     growth: Growth | None = None
     """Its checkpoint directory, where it was looked at."""
+    lost: int = 0
+    """Lines that a log store was found to have and that came too late to be told from others."""
     measured: bool | None = None
     """Whether any of its nodes appears in the site's metrics; None where nobody has looked."""
     sampled: bool = True

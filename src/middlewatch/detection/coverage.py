@@ -30,6 +30,7 @@ from middlewatch.model.signal import (
 LOG = "log"
 PROGRESS = "progress"
 METRICS = "metrics"
+LINES = "lines"
 SENTENCE = 300
 
 
@@ -45,16 +46,21 @@ def coverage(
     if not attempt.live or attempt.completing or attempt.state is not JobState.RUNNING:
         ended = replace(state, progress=replace(state.progress, unseen=()))
         return (ended if state.progress.unseen else state), ()
-    if not batch.caught_up:
-        return state, ()
-    state = _read(state, batch, now)
-    looks = (
-        _log(state, batch, now, policy),
-        _steps(state, now, policy),
-        _metrics(state, batch, now, policy),
-    )
-    unseen = tuple(u for u in looks if u)
     before = {u.what: u for u in state.progress.unseen}
+    lost = before.get(LINES) or _lines(batch, now)
+    if batch.caught_up:
+        state = _read(state, batch, now)
+        looks = (
+            _log(state, batch, now, policy),
+            _steps(state, now, policy),
+            lost,
+            _metrics(state, batch, now, policy),
+        )
+    elif batch.lost:
+        looks = (before.get(LOG), before.get(PROGRESS), lost, before.get(METRICS))
+    else:
+        return state, ()
+    unseen = tuple(u for u in looks if u)
     after = {u.what: u for u in unseen}
     signals = [
         _signal(state, SignalKind.BLIND, u, now)
@@ -106,6 +112,18 @@ def _steps(state: DetectionState, now: datetime, policy: Policy) -> Unseen | Non
         "output stops (give its progress pattern in the job's comment or the site's settings)"
     )
     return Unseen(PROGRESS, state.started_at, why)
+
+
+def _lines(batch: Batch, now: datetime) -> Unseen | None:
+    """Lines that its log store has and that nobody will read. What was in them stays unknown for as
+    long as the attempt lives."""
+    if not batch.lost:
+        return None
+    why = (
+        f"{batch.lost} lines of its log came too late, or too far out of order, to be told from those "
+        "that were read, and were passed over (look at the collector's delay)"
+    )
+    return Unseen(LINES, now, why)
 
 
 def _metrics(state: DetectionState, batch: Batch, now: datetime, policy: Policy) -> Unseen | None:

@@ -79,6 +79,8 @@ class Block:
     nodes: tuple[tuple[int, str], ...] = ()
     """The same where lines of several nodes stand in one block: (offset of a line's start, node),
     ascending by offset; a line without an entry has the one before it."""
+    lost: int = 0
+    """Lines that the source was found to have and that can no more be told from those given."""
     size: int = 0
     """How long the file was at this look, read or not; 0 where the source has no such length."""
 

@@ -13,9 +13,11 @@ from middlewatch.wiring.settings import Settings, watchdog_config
 from middlewatch.wiring.watchdog_process import WatchdogSpec
 
 if TYPE_CHECKING:
+    from middlewatch.ports.clock import Clock
     from middlewatch.services.controller.controller import Controller
     from middlewatch.services.gateway.server import Gateway
     from middlewatch.services.watcher import Watcher
+    from middlewatch.services.watcher.health import Health
 
 Ages = Callable[[], Mapping[str, float | None]]
 Hint = Callable[[], None]
@@ -99,6 +101,7 @@ def watcher(parts: Parts, log: Any, hint: Hint) -> Service:
     from middlewatch.adapters.scan.catalogue import BadPatternError, read_catalogue
     from middlewatch.adapters.scan.engine import Engine, NoEngineError, engine_of, scanner_for
     from middlewatch.services.watcher import Watch, Watcher
+    from middlewatch.services.watcher.health import Health
     from middlewatch.wiring.evidence import evidence
     from middlewatch.wiring.loading import BadSettings, Problem
     from middlewatch.wiring.logsource import sources
@@ -127,21 +130,27 @@ def watcher(parts: Parts, log: Any, hint: Hint) -> Service:
         own=OwnPatterns(),
         evidence=evidence(parts.settings.metrics, parts.clock),
     )
-    return WatcherEdge(service, log, hint)
+    return WatcherEdge(service, Health(parts.store, parts.holder), parts.clock, log, hint)
 
 
 class WatcherEdge:
     """The watcher with its voice: what goes wrong with a job is said when it begins, not at each
-    tick that it lasts; whoever waits for signals is woken."""
+    tick that it lasts; whoever waits for signals is woken; how the watcher is, is left in the store."""
 
-    def __init__(self, watcher: Watcher, log: Any, hint: Hint) -> None:
+    def __init__(
+        self, watcher: Watcher, health: Health, clock: Clock, log: Any, hint: Hint
+    ) -> None:
         self._watcher = watcher
+        self._health = health
+        self._clock = clock
         self._log = log
         self._hint = hint
         self._said: frozenset[str] = frozenset()
 
     def tick(self, now: datetime) -> object:
+        began = self._clock.monotonic()
         report = self._watcher.tick(now)
+        took_s = self._clock.monotonic() - began
         if report.something_new:
             self._hint()
         troubles = frozenset(report.errors)
@@ -152,6 +161,7 @@ class WatcherEdge:
         for trouble in sorted(self._said - troubles):
             self._log.info("watching_again", error=trouble)
         self._said = troubles
+        self._health.add(report, took_s, self._clock.now())
         return report.behind > 0
 
     def finish(self, now: datetime) -> None:

@@ -47,6 +47,18 @@ def test_each_line_has_its_time_and_its_node(store: StoreWorld) -> None:
     assert block.modified_at == pytest.approx(times[-1], abs=1e-5)
 
 
+def test_line_that_comes_too_late_to_be_told_from_others_is_counted(store: StoreWorld) -> None:
+    store.write(*(Wrote(i * SECOND // 4, b"step %d" % i) for i in range(2 * KEPT)))
+    store.clock.advance(2 * KEPT / 4)
+    reader = Reader(store)
+    assert len(reader.read()) == 2 * KEPT
+    store.write(Wrote(SECOND + 7, b"step, late"))
+    assert reader.read() == []
+    assert sum(block.lost for block in reader.blocks) == 1
+    assert reader.read() == []
+    assert sum(block.lost for block in reader.blocks) == 1
+
+
 def test_late_node_is_heard_whole(store: StoreWorld) -> None:
     """A node that was cut off ships the lines of ten minutes when it is back."""
     there = [Wrote(i * SECOND, b"n1 step %d" % i, "n1") for i in range(600)]

@@ -477,3 +477,28 @@ def test_output_that_is_taken_away_is_blindness_and_not_silence(tmp_path: Path) 
     kinds = {signal.kind for signal in here.signals(attempt)}
     assert SignalKind.BLIND in kinds
     assert SignalKind.SILENCE not in kinds
+
+
+def test_report_tells_what_was_read_and_how_long_the_rest_has_waited(tmp_path: Path) -> None:
+    piece = 1 << 16
+    slow = WatcherSettings(block=piece, first_block=piece, bytes_per_tick=piece)
+    here = world(tmp_path, settings=slow)
+    here.submit(sleeper(1000))
+    here.log.write_bytes(b"")
+    report = here.run(2)
+    assert (report.jobs_listed, report.watched, report.behind) == (1, 1, 0)
+    assert (report.oldest_unread_s, report.bytes_behind) == (0.0, 0)
+    before = here.log.stat().st_size
+    with here.log.open("ab") as file:
+        file.write(b"a line of forty bytes, no more of them.\n" * 10_000)
+    lines = read = 0
+    for _ in range(3):
+        report = here.run(1, every=1)
+        lines, read = lines + report.lines_read, read + report.bytes_read
+    assert (report.watched, report.behind) == (1, 1)
+    assert report.bytes_behind == 400_000 - read
+    assert report.oldest_unread_s == 3.0
+    assert lines == read // 40
+    report = here.run(6, every=1)
+    assert (report.oldest_unread_s, report.bytes_behind) == (0.0, 0)
+    assert here.log.stat().st_size == before + 400_000

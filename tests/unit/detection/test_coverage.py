@@ -136,3 +136,18 @@ def test_nodes_that_nobody_measures_are_told_without_an_issue(
     # Where nobody looked in a round, what was known stands.
     state = observe(state, Batch(one, output_at=at(330)), at(331)).state
     assert [unseen.what for unseen in state.progress.unseen] == told
+
+
+def test_lines_that_nobody_will_read_are_told_once_and_stay_untold_of() -> None:
+    state, (signal,) = look(fresh(JOB.id), 60, Batch(JOB, output_at=at(59), lost=3))
+    assert (signal.kind, signal.pattern_id) == (SignalKind.BLIND, "coverage.lines")
+    assert "3 lines" in signal.detail
+    # Also where the rest of the log was not read yet.
+    state, said = look(state, 61, Batch(JOB, output_at=at(60), lost=2, caught_up=False))
+    assert said == []
+    state, said = look(state, 600, Batch(JOB, output_at=at(599)))
+    assert said == []
+    assert [unseen.what for unseen in state.progress.unseen] == ["lines"]
+    other, (signal,) = look(fresh(JOB.id), 60, Batch(JOB, lost=1, caught_up=False))
+    assert signal.pattern_id == "coverage.lines"
+    assert [unseen.what for unseen in other.progress.unseen] == ["lines"]

@@ -62,6 +62,8 @@ class _Reader:
     counted_from: int = 0
     counted_at: float = float("-inf")
     final_at: float | None = None
+    lost: int = 0
+    """Lines that were found to be lost and not told of yet."""
 
 
 @dataclass(slots=True)
@@ -77,8 +79,9 @@ class StoreLogs:
     """The log source port. Not to be shared between threads.
 
     ``delay_s``: how long after an attempt's end its last lines may take to arrive; until then its
-    log does not count as read to the end. ``lost`` counts lines that came later, or more out of
-    order, than could be told from those that were delivered.
+    log does not count as read to the end. A block's ``lost`` counts lines that came later, or more
+    out of order, than could be told from those that were delivered (after a restart, or when an hour
+    is over, the same ones may be found again).
     """
 
     def __init__(self, store: LineStore, clock: Clock, delay_s: float = 3.0) -> None:
@@ -86,7 +89,6 @@ class StoreLogs:
         self._clock = clock
         self._delay_s = delay_s
         self._readers: OrderedDict[str, _Reader] = OrderedDict()
-        self.lost = 0
 
     def close(self) -> None:
         """Close the connections to the store; the next read opens them again."""
@@ -222,7 +224,7 @@ class StoreLogs:
         if walk.writer is not None and not walk.found:
             if walk.count == 0 and len(reader.unfindable) < MOST_UNFINDABLE:
                 reader.unfindable.add(walk.writer)
-            self.lost += reader.position.give_up(walk.writer, walk.count, reader.counted_from)
+            reader.lost += reader.position.give_up(walk.writer, walk.count, reader.counted_from)
 
     def _nothing_more(self, place: Place, reader: _Reader, *, final: bool) -> bool:
         """After a walk to the end: whether the store has nothing that was not delivered."""
@@ -277,6 +279,7 @@ class StoreLogs:
             mean = (offset - base) / len(taken.lines)
             reader.line_bytes = max(20.0, (reader.line_bytes + mean) / 2)
             reader.token = reader.position.token()
+        lost, reader.lost = reader.lost, 0
         return Block(
             data=b"".join(pieces),
             base_offset=base,
@@ -288,6 +291,7 @@ class StoreLogs:
             modified_at=newest / SECOND,
             times=tuple(times),
             nodes=tuple(nodes),
+            lost=lost,
         )
 
 

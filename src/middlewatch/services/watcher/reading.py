@@ -51,6 +51,17 @@ class Round:
     behind: bool
     away: tuple[str, ...] = ()
     """Why those who keep the lines could not be asked."""
+    lines: int = 0
+    errors: int = 0
+    """Looks at a file or a place that brought nothing because of an error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """An attempt that is not read to its end: since when, and how many bytes of files are left."""
+
+    since: datetime
+    bytes: int
 
 
 class Reader:
@@ -156,7 +167,7 @@ class Reader:
     def _round(self, kept: Kept, turns: list[Turn], *, over: bool, now: datetime) -> Round:
         hits: list[Hit] = []
         unreadable: list[Unreadable] = []
-        read = 0
+        read = lines = lost = 0
         written: datetime | None = None
         for got in turns:
             if got.unreadable is not None:
@@ -164,10 +175,13 @@ class Reader:
             if got.block is None:
                 continue
             read += len(got.block.data) + got.block.skipped_bytes
+            lines += got.block.data.count(b"\n")
+            lost += got.block.lost
             if got.block.data:
                 moment = datetime.fromtimestamp(got.block.modified_at, UTC)
                 written = moment if written is None else max(written, moment)
                 hits.extend(self._hits(got, kept.attempt))
+        failed = len(unreadable)
         unreadable.extend(self._refused(kept.attempt))
         looked = kept.looked_at
         if written is not None and looked is not None and now - looked < timedelta(seconds=60):
@@ -184,9 +198,11 @@ class Reader:
             # Whoever is away was asked: that nothing is seen is a fact, and says nothing of the job.
             caught_up=all(got.tail.at_end or got.away is not None for got in turns),
             readable=not away and _all_read(turns),
+            lost=lost,
         )
         behind = not at_end and read > 0
-        return Round(tuple(got.tail for got in turns), batch, read, behind, away)
+        tails = tuple(got.tail for got in turns)
+        return Round(tails, batch, read, behind, away, lines, failed)
 
     def _hits(self, got: Turn, attempt: Attempt) -> list[Hit]:
         block = got.block
@@ -300,6 +316,18 @@ def _reach(kept: Kept, tail: Tail, now: datetime, *, news: bool) -> int | None:
     attempt after it that has begun. None at the first look after the end."""
     at, size = kept.sizes.get(tail.path, (now, 0))
     return size if news and at < now and tail.reach is not None else tail.reach
+
+
+def waiting(kept: Kept, tails: Sequence[Tail], now: datetime) -> Waiting:
+    """How long an attempt has not been read to its end, and how much of its files is left."""
+    attempt = kept.attempt
+    since = kept.looked_at or attempt.started_at or attempt.first_seen_at
+    sizes = (
+        (kept.sizes[tail.path][1], tail.cursor.offset if tail.cursor is not None else 0)
+        for tail in tails
+        if tail.path in kept.sizes
+    )
+    return Waiting(min(since, now), sum(max(0, size - offset) for size, offset in sizes))
 
 
 def _places(watch: Watch) -> dict[str, Cursor | None]:

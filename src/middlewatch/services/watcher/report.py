@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 class WatcherReport:
     """Counts of one tick. ``listing_unknown`` says why the scheduler could not be seen: then
     nothing was concluded about any job. ``errors`` are sentences, one per job that had one;
-    ``behind`` counts attempts whose files were not read to their end."""
+    ``behind`` counts attempts whose files were not read to their end, ``bytes_behind`` what was left
+    of those files; ``oldest_unread_s`` is how long ago the one of them (or of those whose log could
+    not be asked for) that waits longest had been read to its end."""
 
     listing_unknown: str | None = None
     jobs_listed: int = 0
@@ -18,7 +20,13 @@ class WatcherReport:
     attempts_ended: int = 0
     watched: int = 0
     behind: int = 0
+    bytes_behind: int = 0
+    oldest_unread_s: float = 0.0
     bytes_read: int = 0
+    lines_read: int = 0
+    lines_lost: int = 0
+    """Lines that a log store has and that came too late to be told from those that were read."""
+    read_errors: int = 0
     hits: int = 0
     signals_stored: int = 0
     signals_capped: int = 0

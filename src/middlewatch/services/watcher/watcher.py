@@ -17,6 +17,7 @@ from middlewatch.detection.observe import Observation, observe
 from middlewatch.model.advice import DesiredState
 from middlewatch.model.answer import Known, Unknown
 from middlewatch.model.attempt import Attempt
+from middlewatch.model.identity import AttemptId
 from middlewatch.model.limits import NOTE, from_text, with_limits
 from middlewatch.model.milestone import Milestone
 from middlewatch.model.pattern import Pattern
@@ -30,7 +31,7 @@ from middlewatch.ports.store import Store
 from middlewatch.services.watcher.evidence import Evidence
 from middlewatch.services.watcher.memory import Codec, Kept, Watch
 from middlewatch.services.watcher.outbox import Lost, Outbox
-from middlewatch.services.watcher.reading import Reader
+from middlewatch.services.watcher.reading import Reader, Waiting, waiting
 from middlewatch.services.watcher.report import WatcherReport
 from middlewatch.services.watcher.roster import Roster, paths_of, watched
 from middlewatch.services.watcher.settings import WatcherSettings
@@ -85,6 +86,8 @@ class Watcher:
         self._turn_of = 0
         self._unread: str | None = None
         """The first job that the last tick had no time for."""
+        self._waiting: dict[AttemptId, Waiting] = {}
+        """Attempts that were not read to their end in this round."""
         self._clock = clock
         self._took_s = 0.0
 
@@ -136,6 +139,7 @@ class Watcher:
         left, round_of = settings.bytes_per_tick, len(queue)
         self._took_s, self._unread = 0.0, None
         self._lost.clear()
+        self._waiting.clear()
         self._outbox.signal_cap = self._policy.signal_cap
         flushed = self._took_s
         while queue:
@@ -149,6 +153,7 @@ class Watcher:
                 self._unread = kept.attempt.job_id
             hits = report.hits
             try:
+                report.watched += round_of >= 0 and self._is_read(kept)
                 read, behind = self._one(kept, now, report, seen=seen, files=not spent)
             except Exception as error:  # noqa: BLE001 - a job's log is anybody's text: what it breaks, it breaks alone
                 self._lose([Lost(kept, error)], report)
@@ -163,6 +168,9 @@ class Watcher:
                 self._lose(self._outbox.flush(now, report), report)
                 flushed = self._took_s
         self._lose(self._outbox.settle(now, report), report)
+        report.bytes_behind = sum(waiting.bytes for waiting in self._waiting.values())
+        since = min((waiting.since for waiting in self._waiting.values()), default=now)
+        report.oldest_unread_s = max(0.0, (now - since).total_seconds())
 
     def _lose(self, lost: list[Lost], report: WatcherReport) -> None:
         """Leave these jobs alone for this tick, and read them anew from the store at the next."""
@@ -189,7 +197,6 @@ class Watcher:
         watch = reader.watch_of(kept)
         if watch.closed and kept.stored is attempt:
             return 0, False
-        report.watched += 1
         began = self._seconds()
         done = reader.read(kept, watch, now, files=files and not watch.closed, seen=seen)
         state = reader.aiming(kept, watch)
@@ -199,6 +206,9 @@ class Watcher:
         took = self._seconds() - began
         self._took_s += took
         report.bytes_read += done.bytes_read
+        report.lines_read += done.lines
+        report.lines_lost += batch.lost
+        report.read_errors += done.errors
         # One store that is away is one sentence, however many jobs it keeps the lines of.
         report.errors.extend(why for why in done.away if why not in report.errors)
         report.hits += len(batch.hits)
@@ -208,9 +218,17 @@ class Watcher:
         milestones = self._milestones(kept, found, now) if found.resumed is not None else ()
         after = _moved(kept.watch, Watch(found.state, done.tails, closed))
         self._outbox.put(kept, after, found, milestones, now)
-        if not done.behind and not done.away:
+        if done.behind or done.away:
+            self._waiting[attempt.id] = waiting(kept, done.tails, now)
+        else:
+            self._waiting.pop(attempt.id, None)
             kept.looked_at = now
         return done.bytes_read, done.behind
+
+    def _is_read(self, kept: Kept) -> bool:
+        """Whether this attempt's logs are still read."""
+        watch = kept.watch
+        return watched(kept.attempt) and not (watch is not None and watch.closed)
 
     def _seconds(self) -> float:
         return 0.0 if self._clock is None else self._clock.monotonic()
