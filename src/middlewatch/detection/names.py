@@ -9,7 +9,8 @@ from middlewatch.detection.batch import Hit
 
 MOST_NAMES = 64
 LONGEST = 48
-_WRITERS = ("actor", "host", "label", "local_rank", "rank")
+_WRITERS = ("actor", "label", "local_rank", "rank", "writer")
+_OF_A_NODE = frozenset({"gpu", "node"})
 _PART = re.compile(r"([A-Za-z0-9._-]+)(?:\[([0-9,-]+)\])?([A-Za-z0-9._-]*)")
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,253}")
 
@@ -55,11 +56,14 @@ def ranks_of(hit: Hit) -> tuple[int, ...]:
 
 
 def nodes_of(hit: Hit) -> tuple[str, ...]:
-    """The nodes that a line names as the place of the fault (groups ``hosts`` and ``node``)."""
+    """The nodes that a line names as the place of the fault (groups ``hosts`` and ``node``); of a
+    fault that is a node's or a GPU's, the host whose output the line is."""
     listed = hit.group("hosts")
     if listed:
         return hosts(listed)
     node = hit.group("node")
+    if not node and hit.pattern.scope in _OF_A_NODE:
+        node = hit.group("writer")
     return (node,) if node and _NODE.fullmatch(node) else ()
 
 

@@ -23,7 +23,7 @@ from middlewatch.model.signal import Domain, Phase, Severity
 
 GROUPS = frozenset(
     {
-        "label", "rank", "ranks", "local_rank", "node", "hosts", "host", "peer", "gpu", "xid",
+        "label", "rank", "ranks", "local_rank", "node", "hosts", "host", "writer", "peer", "gpu", "xid",
         "reason", "exit_code", "signal", "pid", "ran_ms", "step", "total", "epoch", "epochs", "loss",
         "updates", "step_ms", "step_s", "step_rate", "path", "throughput", "grad_norm",
         "data_s", "data_ms", "batch_size", "timer", "min_ms", "max_ms", "samples", "tokens",
