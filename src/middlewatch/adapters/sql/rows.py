@@ -6,7 +6,7 @@ row, and a number is taken from a counter row that the same transaction holds.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,8 +85,7 @@ def _versions(
     connection: Connection, table: Table, key: str, keys: Sequence[str]
 ) -> dict[str, int]:
     found: dict[str, int] = {}
-    for start in range(0, len(keys), _CHUNK):
-        part = keys[start : start + _CHUNK]
+    for part in in_parts(keys):
         # Locked where a database locks rows; on SQLite nobody else writes now anyway.
         query = select(table.c[key], table.c.version).where(table.c[key].in_(part))
         for row in connection.execute(query.with_for_update()):
@@ -126,14 +125,37 @@ def put(
         connection.execute(insert(table).values(row))
 
 
+def put_all(
+    connection: Connection, table: Table, key: str, rows: Mapping[str, Mapping[str, Any]]
+) -> None:
+    """Write many rows by their keys, whatever was there, in few statements."""
+    if not rows:
+        return
+    known = existing(connection, table, key, rows.keys())
+    added: list[dict[str, Any]] = []
+    changed: list[dict[str, Any]] = []
+    for value, values in rows.items():
+        row = columns(table, {key: value, **values})
+        (changed if value in known else added).append(row)
+    if added:
+        connection.execute(insert(table), added)
+    if changed:
+        _update(connection, table, key, changed)
+
+
 def existing(
     connection: Connection, table: Table, column: str, values: Collection[str]
 ) -> frozenset[str]:
     """Those of ``values`` that the column already holds."""
-    wanted = sorted(values)
     found: set[str] = set()
-    for start in range(0, len(wanted), _CHUNK):
-        part = wanted[start : start + _CHUNK]
+    for part in in_parts(values):
         query = select(table.c[column]).where(table.c[column].in_(part))
         found.update(str(row[0]) for row in connection.execute(query))
     return frozenset(found)
+
+
+def in_parts(keys: Collection[str]) -> Iterator[Sequence[str]]:
+    """The keys in an order of their own, no more at a time than one IN list may hold."""
+    ordered = sorted(keys)
+    for start in range(0, len(ordered), _CHUNK):
+        yield ordered[start : start + _CHUNK]

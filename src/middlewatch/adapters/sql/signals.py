@@ -14,18 +14,32 @@ nor counted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import Connection, bindparam, func, insert, select, update
 
 from middlewatch.adapters.sql import schema as t
 from middlewatch.adapters.sql.codec import columns, encode
-from middlewatch.adapters.sql.rows import existing, take
+from middlewatch.adapters.sql.rows import existing, in_parts, take
 from middlewatch.model.identity import AttemptId
 from middlewatch.model.signal import Signal
 
 _Group = tuple[AttemptId, str, str]
+
+_counted = t.signal_counts.c
+_GROW = (
+    update(t.signal_counts)
+    .where(
+        (_counted.attempt_id == bindparam("this_attempt_id"))
+        & (_counted.pattern == bindparam("this_pattern"))
+        & (_counted.source == bindparam("this_source"))
+    )
+    .values(
+        stored=_counted.stored + bindparam("this_stored"),
+        capped=_counted.capped + bindparam("this_capped"),
+    )
+)
 
 
 def _group(signal: Signal) -> _Group:
@@ -46,15 +60,25 @@ def write_signals(
     for key, signal in by_key.items():
         if key not in known:
             groups.setdefault(_group(signal), []).append(signal)
+    counted = _stored(connection, groups)
     chosen: set[str] = set()
     capped = 0
+    begun: list[dict[str, Any]] = []
+    grown: list[dict[str, Any]] = []
     for group, members in groups.items():
-        stored = _stored(connection, group)
+        stored = counted.get(group)
         room = max(0, cap - (stored or 0))
-        chosen.update(signal.key for signal in members[:room])
-        beyond = len(members[room:])
+        within, beyond = members[:room], len(members[room:])
+        chosen.update(signal.key for signal in within)
         capped += beyond
-        _count(connection, group, len(members[:room]), beyond, new=stored is None)
+        (begun if stored is None else grown).append(_counts(group, len(within), beyond))
+    if begun:
+        rows = [columns(t.signal_counts, row) for row in begun]
+        connection.execute(insert(t.signal_counts), rows)
+    if grown:
+        connection.execute(
+            _GROW, [{f"this_{name}": value for name, value in row.items()} for row in grown]
+        )
     fresh = [signal for key, signal in by_key.items() if key in chosen]
     if fresh:
         first = take(connection, "signals", len(fresh))
@@ -73,36 +97,26 @@ def _row(number: int, signal: Signal) -> dict[str, Any]:
     return columns(t.signals, values)
 
 
-def _stored(connection: Connection, group: _Group) -> int | None:
-    counts = t.signal_counts
-    row = connection.execute(select(counts.c.stored).where(_is(group))).first()
-    return None if row is None else int(row.stored)
-
-
-def _is(group: _Group) -> Any:
+def _stored(connection: Connection, groups: Collection[_Group]) -> dict[_Group, int]:
+    """How many signals of each group are stored; a group without a row is left out."""
     counts = t.signal_counts.c
-    return (
-        (counts.attempt_id == group[0]) & (counts.pattern == group[1]) & (counts.source == group[2])
-    )
+    found: dict[_Group, int] = {}
+    for attempts in in_parts({group[0] for group in groups}):
+        query = select(counts.attempt_id, counts.pattern, counts.source, counts.stored)
+        for row in connection.execute(query.where(counts.attempt_id.in_(attempts))):
+            found[row.attempt_id, row.pattern, row.source] = int(row.stored)
+    return found
 
 
-def _count(connection: Connection, group: _Group, stored: int, capped: int, *, new: bool) -> None:
-    counts = t.signal_counts
-    if new:
-        values = {
-            "attempt_id": group[0],
-            "pattern": group[1],
-            "source": group[2],
-            "stored": stored,
-            "capped": capped,
-        }
-        connection.execute(insert(counts).values(columns(counts, values)))
-        return
-    connection.execute(
-        update(counts)
-        .where(_is(group))
-        .values(stored=counts.c.stored + stored, capped=counts.c.capped + capped)
-    )
+def _counts(group: _Group, stored: int, capped: int) -> dict[str, Any]:
+    attempt_id, pattern, source = group
+    return {
+        "attempt_id": attempt_id,
+        "pattern": pattern,
+        "source": source,
+        "stored": stored,
+        "capped": capped,
+    }
 
 
 def capped_counts(connection: Connection, attempt_id: AttemptId) -> dict[str, int]:

@@ -24,7 +24,7 @@ from middlewatch.adapters.sql.codec import (
     micros,
     micros_or_none,
 )
-from middlewatch.adapters.sql.rows import Swap, existing, put, swap, take
+from middlewatch.adapters.sql.rows import Swap, existing, put, put_all, swap, take
 from middlewatch.adapters.sql.sharing import check_held
 from middlewatch.adapters.sql.signals import write_signals
 from middlewatch.adapters.sql.small import replace_note
@@ -55,8 +55,7 @@ def write(connection: Connection, change: Change) -> Applied:
         _check_unmoved(connection, attempt_id, version)
     swap(connection, t.attempts, "id", [_attempt(attempt) for attempt in change.attempts])
     swap(connection, t.watch, "attempt_id", [_watch(state) for state in change.watch])
-    for progress in change.progress:
-        _write_progress(connection, progress)
+    _write_progress(connection, change.progress)
     new, capped = write_signals(connection, change.signals, change.signal_cap)
     swap(connection, t.issues, "id", [_issue(issue) for issue in change.issues])
     _write_verdicts(connection, change.verdicts)
@@ -130,8 +129,9 @@ def _watch(state: WatchState) -> Swap:
     return Swap(state.attempt_id, state.version, {"state": state.state})
 
 
-def _write_progress(connection: Connection, progress: Progress) -> None:
-    put(connection, t.progress, "attempt_id", progress.attempt_id, {"body": encode(progress)})
+def _write_progress(connection: Connection, progress: Sequence[Progress]) -> None:
+    rows: dict[str, dict[str, Any]] = {one.attempt_id: {"body": encode(one)} for one in progress}
+    put_all(connection, t.progress, "attempt_id", rows)
 
 
 def _issue(issue: Issue) -> Swap:
