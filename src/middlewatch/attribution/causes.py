@@ -26,7 +26,7 @@ from middlewatch.attribution.classes import (
 from middlewatch.attribution.collectives import WAITING, finding_of, rank_in
 from middlewatch.attribution.stacks import LOCATED, odd_one
 from middlewatch.model.attempt import Attempt, EndedBy
-from middlewatch.model.signal import Signal, SignalKind
+from middlewatch.model.signal import SILENT, Signal, SignalKind
 
 DEEPER_WITHIN = timedelta(minutes=10)
 """How long after a first symptom deeper evidence still explains it (kernel and epilog lines)."""
@@ -50,6 +50,7 @@ _FALLBACK = (
     SignalKind.SECOND_WITNESS,
     SignalKind.EXTERNAL,
     SignalKind.SILENCE,
+    SignalKind.OVERDUE,
     SignalKind.NO_PROGRESS_AFTER_FAILURE,
 )
 
@@ -81,7 +82,7 @@ def cause_of(signals: Sequence[Signal], attempt: Attempt) -> Cause:
     first = first_cause(signals, requeued=requeued)
     if first.kind is SignalKind.SECOND_WITNESS and class_of(first) == SILENT_HANG:
         # It confirms a silence. What explains that is asked of the silence, unless it names a node.
-        silences = (s for s in signals if s.kind is SignalKind.SILENCE and not first.nodes)
+        silences = (s for s in signals if s.kind in SILENT and not first.nodes)
         first = next(silences, first)
     if class_of(first) in WAITING and first.kind is SignalKind.WATCHDOG_LINE:
         found = finding_of(signals, world_of(attempt))
@@ -90,7 +91,7 @@ def cause_of(signals: Sequence[Signal], attempt: Attempt) -> Cause:
             return Cause(located, LOCATED, "one stack is unlike all the others")
         if found is not None:
             return Cause(found.signal, found.failure_class, found.why)
-    if first.kind is SignalKind.SILENCE:
+    if first.kind in SILENT:
         located = odd_one(signals)
         if located is not None:
             return Cause(located, LOCATED, "one stack is unlike all the others")

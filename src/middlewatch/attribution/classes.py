@@ -118,7 +118,7 @@ def class_of(signal: Signal) -> str:
     if signal.failure_class:
         return signal.failure_class
     match signal.kind:
-        case SignalKind.SILENCE:
+        case SignalKind.SILENCE | SignalKind.OVERDUE:
             return SILENT_HANG
         case SignalKind.WATCHDOG_LINE:
             return "collective_timeout_unattributed"

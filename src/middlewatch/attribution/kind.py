@@ -14,7 +14,7 @@ from enum import StrEnum
 from middlewatch.attribution.collectives import waits_for_others
 from middlewatch.model.attempt import Attempt, EndedBy
 from middlewatch.model.issue import Issue, IssueState
-from middlewatch.model.signal import Signal, SignalKind
+from middlewatch.model.signal import SILENT, Signal, SignalKind
 
 
 class CaseKind(StrEnum):
@@ -108,7 +108,7 @@ def _stood_still(own: Iterable[Signal], attempt: Attempt) -> bool:
         if signal.kind is SignalKind.FAILURE_LINE and _DIED.search(signal.excerpt):
             return False
         waits = signal.kind is SignalKind.WATCHDOG_LINE and waits_for_others(signal)
-        still = still or waits or signal.kind is SignalKind.SILENCE
+        still = still or waits or signal.kind in SILENT
         if attempt.end is None:
             still = still or signal.kind is SignalKind.NO_PROGRESS_AFTER_FAILURE
     return still

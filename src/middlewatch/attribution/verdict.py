@@ -16,7 +16,7 @@ from middlewatch.attribution.classes import NODE_FAILURE, Depth, class_of, depth
 from middlewatch.attribution.issues import signals_of
 from middlewatch.model.attempt import Attempt
 from middlewatch.model.issue import Confidence, Issue, Verdict, VerdictBasis
-from middlewatch.model.signal import Domain, Signal, SignalKind, SourceKind
+from middlewatch.model.signal import SILENT, Domain, Signal, SignalKind, SourceKind
 
 _SPEAKING = frozenset({SignalKind.FAILURE_LINE, SignalKind.CASCADE_LINE, SignalKind.SCHEDULER_END})
 _WITNESSES = frozenset({SignalKind.EXTERNAL, SignalKind.SECOND_WITNESS})
@@ -169,7 +169,7 @@ def _corroborates(signal: Signal, cause: Signal) -> bool:
 def _basis(cause: Signal, domain: Domain, found: _Implicated) -> VerdictBasis:
     if cause.kind is SignalKind.SCHEDULER_END or cause.source.kind is SourceKind.SCHEDULER:
         return VerdictBasis.SCHEDULER_FACT
-    if cause.kind is SignalKind.SILENCE:
+    if cause.kind in SILENT:
         return VerdictBasis.SILENCE_ONLY
     if found.by_name:
         return VerdictBasis.LINE_NAMES_NODE
@@ -218,7 +218,7 @@ def _ground(cause: Signal, basis: VerdictBasis) -> str:
     match cause.kind:
         case SignalKind.SCHEDULER_END:
             return "as the scheduler says"
-        case SignalKind.SILENCE:
+        case SignalKind.SILENCE | SignalKind.OVERDUE:
             return "from silence alone"
         case SignalKind.EXTERNAL | SignalKind.SECOND_WITNESS:
             return f"reported by {cause.source.identity or 'a collector'}"

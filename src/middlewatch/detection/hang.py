@@ -1,7 +1,9 @@
 """When silence means something: an alarm, and behind a failure line evidence.
 
 Silence is an alarm and nothing more; silence behind a failure line is evidence that the program did
-not recover. Lines that keep coming while the step does not move are the same silence.
+not recover. Lines that keep coming while the step does not move are the same silence. In a phase
+whose length the job has not shown, the alarm comes before the silence can count for anything: it is
+told twice then, as overdue and as the silence that a policy may act upon.
 """
 
 from __future__ import annotations
@@ -11,10 +13,10 @@ from datetime import datetime, timedelta
 
 from middlewatch.detection.limits import (
     Limit,
+    acting_limit,
     grace_s,
     settled,
     silence_limit,
-    silence_limit_s,
     starting,
 )
 from middlewatch.detection.state import DetectionState, Suspicion
@@ -61,23 +63,28 @@ def witnessed_since(state: DetectionState, policy: Policy) -> datetime | None:
     if quiet is None:
         return None
     since = max(quiet, state.alive_at or quiet)
-    return since + timedelta(seconds=silence_limit_s(state, policy))
+    return since + timedelta(seconds=acting_limit(state, policy).seconds)
 
 
 def silence(
     state: DetectionState, now: datetime, policy: Policy
 ) -> tuple[DetectionState, Signal | None]:
-    """An alarm where the job has been silent for longer than its limit; one per silence."""
+    """An alarm where the job has been silent for longer than its limit: one per silence, and a
+    second signal where the limit from which on that counts lies behind the alarm's."""
     since = silent_since(state)
-    if since is None or state.silence_reported or state.suspicion is not None:
+    if since is None or state.suspicion is not None or _all_told(state):
         return state, None
-    limit = silence_limit(state, policy)
+    acting = acting_limit(state, policy)
     lasted = (now - since).total_seconds()
-    if lasted <= limit.seconds:
-        return state, None
+    kind, limit = SignalKind.SILENCE, acting
+    if lasted <= acting.seconds:
+        limit = silence_limit(state, policy)
+        if state.overdue or lasted <= limit.seconds:
+            return state, None
+        kind = SignalKind.OVERDUE
     signal = _derived(
         state,
-        SignalKind.SILENCE,
+        kind,
         since.isoformat(),
         since + timedelta(seconds=limit.seconds),
         now,
@@ -85,11 +92,18 @@ def silence(
         detail=_words(state, lasted, limit),
         value=lasted,
     )
-    return replace(state, silence_reported=True), signal
+    return replace(state, silence_reported=True, overdue=kind is SignalKind.OVERDUE), signal
+
+
+def _all_told(state: DetectionState) -> bool:
+    return state.silence_reported and not state.overdue
 
 
 def _words(state: DetectionState, lasted: float, limit: Limit) -> str:
-    known = "learnt for this job" if limit.seconds == limit.learnt_s else f"set by {limit.name}"
+    known = "learnt for this job"
+    if limit.seconds != limit.learnt_s:
+        share = "" if limit.times >= 1 else f"1/{round(1 / limit.times)} of "
+        known = f"set by {share}{limit.name}"
     bound = f"the limit is {limit.seconds:.0f} s, {known}"
     if starting(state):
         if state.output_at is None:
@@ -153,8 +167,9 @@ def due(state: DetectionState, policy: Policy) -> datetime | None:
     """
     moments = []
     since = silent_since(state)
-    if since is not None and not state.silence_reported and state.suspicion is None:
-        moments.append(since + timedelta(seconds=silence_limit_s(state, policy)))
+    if since is not None and not _all_told(state) and state.suspicion is None:
+        limit = acting_limit if state.overdue else silence_limit
+        moments.append(since + timedelta(seconds=limit(state, policy).seconds))
     suspicion = state.suspicion
     if suspicion is not None and not suspicion.reported:
         moments.append(
@@ -223,7 +238,25 @@ def recovery(
             detail=f"step {state.progress.last_step} was reached after the failure line",
             severity=Severity.INFO,
         )
-        return replace(state, suspicion=None, silence_reported=False), signal
+        return replace(state, suspicion=None, silence_reported=False, overdue=False), signal
+    return _over(state, seen, now, f"step {state.progress.last_step} was reached after the silence")
+
+
+def output_goes_on(
+    state: DetectionState, before: DetectionState, now: datetime
+) -> tuple[DetectionState, Signal | None]:
+    """Where any output is life, output ends a silence, and the next one is an alarm of its own."""
+    seen = state.output_at
+    if not (before.silence_reported and state.silence_reported) or seen is None:
+        return state, None
+    if seen == before.output_at or state.suspicion is not None or settled(state):
+        return state, None
+    return _over(state, seen, now, "it printed something after the silence")
+
+
+def _over(
+    state: DetectionState, seen: datetime, now: datetime, detail: str
+) -> tuple[DetectionState, Signal]:
     signal = _derived(
         state,
         SignalKind.RECOVERED,
@@ -231,10 +264,10 @@ def recovery(
         seen,
         now,
         failure_class="silent_hang",
-        detail=f"step {state.progress.last_step} was reached after the silence",
+        detail=detail,
         severity=Severity.INFO,
     )
-    return replace(state, silence_reported=False), signal
+    return replace(state, silence_reported=False, overdue=False), signal
 
 
 def _derived(

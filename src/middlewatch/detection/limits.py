@@ -3,6 +3,12 @@
 One job steps ten times a second, another once in five minutes, a third pauses for half an hour to
 save. A fixed limit is wrong for two of them. The limit follows the job's own intervals; each phase
 has one of its own, which the policy gives until the job has shown its habit.
+
+There are two limits. A silence beyond `silence_limit` is worth an alarm: somebody may look, and
+nothing is done. Only a silence beyond `acting_limit` may count against the job. Between steps both
+are the same. A phase whose length the job has not shown yet may take half an hour, and rarely takes
+a tenth of it: who waits for the longest one is told of a stuck one too late, and who acts upon the
+usual one ends healthy jobs.
 """
 
 from __future__ import annotations
@@ -29,6 +35,28 @@ PHASE_TIMES = 4.0
 ONCE_TIMES = 8.0
 """The same for a phase that was seen to end only once or twice."""
 OFTEN = 3
+ALARM_TIMES = (4.0, 3.0, 2.5)
+"""For an alarm: after one, two, and three or more phases of the kind."""
+LAUNCH_SHARE = 1 / 3
+FIRST_STEP_SHARE = 1 / 3
+COMPILE_SHARE = 1 / 5
+SAID_END_SHARE = 1 / 10
+UNSAID_END_SHARE = 1 / 4
+"""A job that has come to its total without a word, and has never shown a pause, may well save or
+evaluate for the first time."""
+LOAD_TIMES = 0.5
+"""A first save may take this share of what lay before the first step."""
+_LIMIT_OF = {
+    Phase.EVALUATION: "evaluation_limit_s",
+    Phase.CHECKPOINT: "checkpoint_limit_s",
+    Phase.COMPILE: "compile_limit_s",
+}
+_SHARE_OF = {
+    Phase.EVALUATION: 1 / 12,
+    Phase.CHECKPOINT: 1 / 10,
+    Phase.COMPILE: COMPILE_SHARE,
+}
+"""What share of the policy's limit an alarm waits for in a phase that the job has not shown yet."""
 GRACE_TIMES = 3.0
 STARTUP_TIMES = 1.5
 LONGEST_GRACE_S = 600.0
@@ -51,8 +79,7 @@ def settled(state: DetectionState) -> bool:
 
     A total that was reached is an end too: of the training, or of a bar that was none.
     """
-    phase = state.progress.phase
-    return not (starting(state) or phase is Phase.SHUTDOWN or _at_its_total(state))
+    return not (starting(state) or ending(state))
 
 
 def starting(state: DetectionState) -> bool:
@@ -62,36 +89,98 @@ def starting(state: DetectionState) -> bool:
     return state.progress.last_step is None and state.progress.phase in BEFORE_STEPS
 
 
+def ending(state: DetectionState) -> bool:
+    """Whether the last step lies behind it."""
+    return state.progress.phase is Phase.SHUTDOWN or _at_its_total(state)
+
+
+def announced(state: DetectionState) -> bool:
+    """Whether it does something else than steps, and has said so."""
+    return state.phase_at is not None and state.progress.phase in ANNOUNCED
+
+
 def _at_its_total(state: DetectionState) -> bool:
     progress = state.progress
     return progress.last_step is not None and progress.last_step == progress.total_steps
 
 
 def silence_limit(state: DetectionState, policy: Policy) -> Limit:
-    """How long this job may be silent before that is worth an alarm."""
+    """How long this job may be silent before that is worth an alarm; never above `acting_limit`."""
+    alarm = _alarm_limit(state, policy)
+    if alarm.name == "silence_floor_s" and settled(state) and not announced(state):
+        return alarm
+    acting = acting_limit(state, policy)
+    return alarm if alarm.seconds < acting.seconds else acting
+
+
+def acting_limit(state: DetectionState, policy: Policy) -> Limit:
+    """How long it may be silent before that counts against it: what `act_on_silence` acts upon,
+    and from when on a witness besides the log is heard."""
     phase = state.progress.phase
     if starting(state):
         if state.output_at is None:
             return _given("launch_limit_s", policy)
         return _given("compile_limit_s" if phase is Phase.COMPILE else "first_step_limit_s", policy)
-    if phase is Phase.SHUTDOWN or _at_its_total(state):
-        return _given("shutdown_limit_s", policy, learnt_s=_longest_phase_s(state))
+    if ending(state):
+        return _given("shutdown_limit_s", policy, learnt_s=PHASE_TIMES * _longest_phase_s(state))
     if len(state.intervals) < ENOUGH:
         return _given("first_step_limit_s", policy)
-    usual = usual_interval(state.intervals) or 0.0
-    learnt = max(TYPICAL_TIMES * usual, pause_allowance(state))
-    if state.phase_at is None or phase not in ANNOUNCED:
-        times = 1.0 if familiar(state) else UNFAMILIAR_TIMES
-        return _given("silence_floor_s", policy, times, learnt)
+    if not announced(state):
+        return _between_steps(state, policy)
+    learnt = _usual_s(state)
     longest, seen = habit_of(state, phase)
     if not seen:
-        name = {
-            Phase.EVALUATION: "evaluation_limit_s",
-            Phase.CHECKPOINT: "checkpoint_limit_s",
-        }.get(phase, "compile_limit_s")
-        return _given(name, policy, learnt_s=learnt)
+        return _given(_LIMIT_OF[phase], policy, learnt_s=learnt)
     times = PHASE_TIMES if seen >= OFTEN else ONCE_TIMES
     return _given("silence_floor_s", policy, learnt_s=max(learnt, times * longest))
+
+
+def _alarm_limit(state: DetectionState, policy: Policy) -> Limit:
+    phase = state.progress.phase
+    if starting(state):
+        if state.output_at is None:
+            return _given("launch_limit_s", policy, LAUNCH_SHARE)
+        if phase is Phase.COMPILE:
+            return _given("compile_limit_s", policy, COMPILE_SHARE)
+        return _given("first_step_limit_s", policy, FIRST_STEP_SHARE)
+    if ending(state):
+        return _at_the_end(state, policy)
+    if len(state.intervals) < ENOUGH:
+        return _given("first_step_limit_s", policy, FIRST_STEP_SHARE)
+    if not announced(state):
+        return _between_steps(state, policy)
+    learnt = _usual_s(state)
+    longest, seen = habit_of(state, phase)
+    if seen:
+        times = ALARM_TIMES[min(seen, len(ALARM_TIMES)) - 1]
+        return _given("silence_floor_s", policy, learnt_s=max(learnt, times * longest))
+    # A large model takes long to load, and to save. A smaller one is not waited for as long.
+    load = LOAD_TIMES * (state.startup_s or 0.0) if phase is Phase.CHECKPOINT else 0.0
+    return _given(_LIMIT_OF[phase], policy, _SHARE_OF[phase], max(learnt, load))
+
+
+def _between_steps(state: DetectionState, policy: Policy) -> Limit:
+    times = 1.0 if familiar(state) else UNFAMILIAR_TIMES
+    return _given("silence_floor_s", policy, times, _usual_s(state))
+
+
+def _at_the_end(state: DetectionState, policy: Policy) -> Limit:
+    """Behind the last step. The last save and the last evaluation are as long as those before, and
+    a program that has said that it has finished has them behind it, mostly."""
+    said = state.progress.phase is Phase.SHUTDOWN
+    longest = max((seconds for _, seconds in state.pauses), default=0.0)
+    learnt = max(_usual_s(state), TYPICAL_TIMES * max(longest, _longest_phase_s(state)))
+    shown = bool(state.phase_habits or state.pauses)
+    if said and shown:
+        return _given("silence_floor_s", policy, learnt_s=learnt)
+    share = SAID_END_SHARE if said or shown else UNSAID_END_SHARE
+    return _given("shutdown_limit_s", policy, share, learnt)
+
+
+def _usual_s(state: DetectionState) -> float:
+    """What the job's own intervals and its unannounced pauses allow where it stands, seconds."""
+    usual = usual_interval(state.intervals) or 0.0
+    return max(TYPICAL_TIMES * usual, pause_allowance(state))
 
 
 def _given(name: str, policy: Policy, times: float = 1.0, learnt_s: float = 0.0) -> Limit:
@@ -100,8 +189,8 @@ def _given(name: str, policy: Policy, times: float = 1.0, learnt_s: float = 0.0)
 
 
 def _longest_phase_s(state: DetectionState) -> float:
-    """The last save and the last evaluation are longer than those before, but not without bound."""
-    return PHASE_TIMES * max((seconds for _, seconds, _ in state.phase_habits), default=0.0)
+    """The longest silence in any announced phase so far."""
+    return max((seconds for _, seconds, _ in state.phase_habits), default=0.0)
 
 
 def silence_limit_s(state: DetectionState, policy: Policy) -> float:
@@ -122,6 +211,6 @@ def grace_s(state: DetectionState, policy: Policy) -> float:
     if state.suspicion is not None and state.suspicion.restarting:
         again = max(again, GRACE_UNLEARNT_S)
     learnt = min(LONGEST_GRACE_S, max(GRACE_TIMES * usual, again))
-    if state.phase_at is not None and state.progress.phase in ANNOUNCED:
-        learnt = max(learnt, silence_limit_s(state, policy))
+    if announced(state):
+        learnt = max(learnt, acting_limit(state, policy).seconds)
     return max(policy.grace_floor_s, learnt)

@@ -12,7 +12,7 @@ from datetime import datetime
 
 from middlewatch.detection.batch import Batch
 from middlewatch.detection.coverage import coverage
-from middlewatch.detection.hang import lasting, no_progress, silence
+from middlewatch.detection.hang import lasting, no_progress, output_goes_on, silence
 from middlewatch.detection.limits import silence_limit_s
 from middlewatch.detection.lines import Lines
 from middlewatch.detection.names import short
@@ -51,11 +51,15 @@ def observe(
     """One round. ``state`` and ``batch`` must be of the same attempt."""
     limits = policy or Policy()
     seen = min(batch.output_at or now, now)
-    state = _looked(state, batch, seen)
+    before, state = state, _looked(state, batch, seen)
     state = _with_zone(state, batch, seen)
     lines = Lines(state, seen, now, limits)
     lines.read(batch.hits)
     state, signals = with_saves(state, lines.state, batch.hits), lines.signals
+    if batch.output_at is not None and state.silence_reported:
+        state, signal = output_goes_on(state, before, now)
+        if signal is not None:
+            signals.append(signal)
     for unreadable in batch.unreadable:
         said = f"{unreadable.word}:{unreadable.path}"
         if not unreadable.away and short(said) not in state.unreadable_reported:

@@ -139,6 +139,8 @@ class DetectionState:
     output could not be read: what lay between is no silence of its own."""
     tracebacks: tuple[OpenTraceback, ...] = ()
     silence_reported: bool = False
+    overdue: bool = False
+    """The silence that was reported does not count for anything yet."""
     paused: bool = False
     end_reported: str = ""
     vanished_reported: bool = False

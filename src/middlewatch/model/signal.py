@@ -38,7 +38,10 @@ class SignalKind(StrEnum):
     HINT = "hint"
     """A line that explains a failure that follows, and means nothing without one."""
     SILENCE = "silence"
-    """No progress for longer than the learnt limit."""
+    """No progress for longer than the limit beyond which a silence may count against the job."""
+    OVERDUE = "overdue"
+    """No sign of life for longer than such a phase should take, and not yet for longer than it may:
+    an alarm that nothing is done upon, whatever the policy."""
     NO_PROGRESS_AFTER_FAILURE = "no_progress_after_failure"
     """A failure line, and then no progress for the learnt grace: the program did not recover."""
     RECOVERED = "recovered"
@@ -61,6 +64,10 @@ class SignalKind(StrEnum):
     """The job runs and what is needed to judge it cannot be seen."""
     SEEN_AGAIN = "seen_again"
     """A job that could not be seen can be seen again."""
+
+
+SILENT = frozenset({SignalKind.SILENCE, SignalKind.OVERDUE})
+"""Kinds that say that nothing is heard of the job."""
 
 
 class Severity(StrEnum):
@@ -136,7 +143,9 @@ class Phase(StrEnum):
 class Unseen:
     """Something that is needed to judge a live job and cannot be seen. ``what`` is ``log``
     (nothing of its output can be read), ``progress`` (no line of it is recognised as
-    progress) or ``metrics`` (the site's metrics server has nothing of its nodes); ``since`` is when it was last seen, or when the attempt started."""
+    progress), ``lines`` (some came too late to be read) or ``metrics`` (the site's metrics server
+    has nothing of its nodes); ``since`` is when it was last seen, when the lines were found to be
+    lost, or when the attempt started."""
 
     what: str
     since: datetime

@@ -128,6 +128,12 @@ def _running(inputs: DecisionInputs) -> Outcome:
             f"It runs on with numbers that are none ({seen.numbers}): its newest checkpoints may "
             "hold them too, so that is told and left to its owner.",
         )
+    if seen.overdue and not seen.silence and not seen.something_failed:
+        return Refrain(
+            RefrainBasis.SILENCE_ALONE,
+            "The attempt is silent for longer than this phase should take, and not yet for longer "
+            "than it may: an alarm, no action.",
+        )
     if seen.silence and not seen.something_failed and not seen.second:
         return Refrain(
             RefrainBasis.SILENCE_ALONE,

@@ -30,6 +30,8 @@ class Witnesses:
     failure_lines: int = 0
     watchdog_lines: int = 0
     silence: bool = False
+    overdue: bool = False
+    """It is silent, and not for long enough to count."""
     no_progress_after_failure: bool = False
     launcher_end_in_log: bool = False
     launcher_end_elsewhere: bool = False
@@ -59,6 +61,7 @@ _NEWS = frozenset(
         SignalKind.LAUNCHER_END,
         SignalKind.NO_PROGRESS_AFTER_FAILURE,
         SignalKind.SILENCE,
+        SignalKind.OVERDUE,
         SignalKind.SCHEDULER_END,
         SignalKind.SECOND_WITNESS,
         SignalKind.EXTERNAL,
@@ -82,6 +85,7 @@ def witnesses_of(signals: Iterable[Signal]) -> Witnesses:
         failure_lines=kinds.count(SignalKind.FAILURE_LINE),
         watchdog_lines=kinds.count(SignalKind.WATCHDOG_LINE),
         silence=SignalKind.SILENCE in kinds,
+        overdue=SignalKind.OVERDUE in kinds,
         no_progress_after_failure=SignalKind.NO_PROGRESS_AFTER_FAILURE in kinds,
         launcher_end_in_log=any(
             s.kind is SignalKind.LAUNCHER_END and s.source.kind is SourceKind.LOG for s in seen

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from middlewatch.detection.habits import quantile
 from middlewatch.detection.hang import due
-from middlewatch.detection.limits import grace_s, silence_limit_s
+from middlewatch.detection.limits import acting_limit, grace_s, silence_limit_s
 from middlewatch.model.policy import Policy
 from middlewatch.model.scheduler import JobState
 from middlewatch.model.signal import SignalKind, SourceKind
@@ -111,12 +111,17 @@ def test_job_that_has_never_paused_is_given_no_more_time_at_any_other_step() -> 
     assert len(story.look(last + 60)) == 1
 
 
-def test_unfamiliar_evaluation_may_take_long() -> None:
+def test_unfamiliar_evaluation_is_overdue_long_before_its_silence_counts() -> None:
     story = Story()
     last = story.steps(1, 30, 0)
     story.look(last + 1, hit(EVALUATION))
+    assert story.look(last + 300) == []
+    (signal,) = story.look(last + 302)
+    assert signal.kind is SignalKind.OVERDUE
+    assert "1/12 of evaluation_limit_s" in signal.detail
     assert story.look(last + 3500) == []
-    assert len(story.look(last + 3700)) == 1
+    assert [s.kind for s in story.look(last + 3700)] == [SignalKind.SILENCE]
+    assert story.look(last + 9000) == []
 
 
 def test_familiar_evaluation_may_take_a_few_times_its_usual_length() -> None:
@@ -126,22 +131,61 @@ def test_familiar_evaluation_may_take_a_few_times_its_usual_length() -> None:
     story.look(130, hit(STEP, step=31))
     last = story.steps(32, 100, 131)
     story.look(last + 1, hit(EVALUATION))
-    assert story.look(last + 700) == []
-    assert len(story.look(last + 900)) == 1
+    assert story.look(last + 400) == []
+    assert [s.kind for s in story.look(last + 402)] == [SignalKind.OVERDUE]
+    assert [s.kind for s in story.look(last + 900)] == [SignalKind.SILENCE]
+
+
+def test_the_more_often_a_phase_was_seen_the_sooner_it_is_overdue() -> None:
+    limits = []
+    story, when = Story(), 0.0
+    for number in range(4):
+        when = story.steps(100 * number + 1, 100 * number + 37, when) + 1
+        story.look(when, hit(SAVING, step=100 * number + 37))
+        limits.append(silence_limit_s(story.state, story.policy))
+        when += 100
+        story.look(when, hit(SAVED, step=100 * number + 37))
+    assert limits == [180, 400, 300, 250]
+
+
+def test_first_save_of_a_job_that_took_long_to_load_may_take_longer() -> None:
+    story = Story()
+    story.look(1000, hit(STEP, step=1))
+    last = story.steps(2, 37, 1001)
+    story.look(last + 1, hit(SAVING, step=37))
+    assert story.look(last + 501) == []
+    assert [s.kind for s in story.look(last + 503)] == [SignalKind.OVERDUE]
+
+
+def test_alarm_never_comes_after_the_silence_counts() -> None:
+    story = Story(policy=Policy(checkpoint_limit_s=200.0))
+    story.look(1000, hit(STEP, step=1))
+    last = story.steps(2, 37, 1001)
+    story.look(last + 1, hit(SAVING, step=37))
+    assert [s.kind for s in story.look(last + 203)] == [SignalKind.SILENCE]
+
+
+def test_limit_that_a_site_makes_longer_makes_the_alarm_later() -> None:
+    story = Story(policy=Policy(checkpoint_limit_s=7200.0))
+    last = story.steps(1, 37, 0)
+    story.look(last + 1, hit(SAVING, step=37))
+    assert silence_limit_s(story.state, story.policy) == 720
 
 
 def test_job_that_runs_and_never_prints_is_an_alarm() -> None:
     story = Story()
-    assert story.look(899) == []
-    (signal,) = story.look(901)
-    assert signal.kind is SignalKind.SILENCE
+    assert story.look(299) == []
+    (signal,) = story.look(301)
+    assert signal.kind is SignalKind.OVERDUE
     assert "printed nothing" in signal.detail
+    assert story.look(899) == []
+    assert [s.kind for s in story.look(901)] == [SignalKind.SILENCE]
 
 
 def test_before_the_first_step_another_limit_holds() -> None:
     story = Story()
     story.look(0, hit(CASCADE))
-    assert story.look(1700) == []
+    assert SignalKind.OVERDUE in {signal.kind for signal in story.look(601)}
     assert SignalKind.SILENCE in {signal.kind for signal in story.look(1801)}
 
 
@@ -151,22 +195,54 @@ def test_output_before_the_first_step_is_life() -> None:
     assert [s.kind for s in story.look(1900)] == [SignalKind.BLIND]
 
 
+def test_output_before_the_first_step_ends_a_silence_and_the_next_is_another_alarm() -> None:
+    story = Story()
+    assert [s.kind for s in story.look(301)] == [SignalKind.OVERDUE]
+    assert [s.kind for s in story.look(400, hit(CASCADE))] == [
+        SignalKind.CASCADE_LINE,
+        SignalKind.RECOVERED,
+    ]
+    assert SignalKind.OVERDUE in {s.kind for s in story.look(1001)}
+
+
 def test_few_steps_are_no_habit() -> None:
     story = Story()
     story.steps(1, 2, 0)
-    assert silence_limit_s(story.state, story.policy) == 1800
+    assert silence_limit_s(story.state, story.policy) == 600
+    assert acting_limit(story.state, story.policy).seconds == 1800
 
 
-def test_finished_training_may_be_silent() -> None:
+def test_end_of_a_job_that_has_shown_short_pauses_is_overdue_soon() -> None:
     story, last = familiar()
     story.look(last + 1, hit(SHUTDOWN))
-    assert story.look(last + 900) == []
+    assert story.look(last + 55) == []
+    assert [s.kind for s in story.look(last + 57)] == [SignalKind.OVERDUE]
+    assert story.look(last + 1200) == []
+    assert [s.kind for s in story.look(last + 1202)] == [SignalKind.SILENCE]
 
 
-def test_total_that_was_reached_is_an_end() -> None:
+def test_end_of_a_job_that_has_shown_long_saves_may_take_as_long() -> None:
     story = Story()
-    story.steps(990, 1000, 0)
-    assert story.look(1000) == []
+    last = story.steps(1, 37, 0)
+    story.look(last + 1, hit(SAVING, step=37))
+    story.look(last + 101, hit(SAVED, step=37))
+    last = story.steps(38, 60, last + 102)
+    story.look(last + 1, hit(SHUTDOWN))
+    assert silence_limit_s(story.state, story.policy) == 250
+
+
+def test_end_of_a_job_that_has_shown_no_pause_is_overdue_after_minutes() -> None:
+    story = Story()
+    last = story.steps(1, 40, 0)
+    story.look(last + 1, hit(SHUTDOWN))
+    assert silence_limit_s(story.state, story.policy) == 120
+
+
+def test_total_that_was_reached_is_an_end_and_more_may_follow_unannounced() -> None:
+    story = Story()
+    last = story.steps(990, 1000, 0)
+    assert story.look(last + 299) == []
+    assert [s.kind for s in story.look(last + 301)] == [SignalKind.OVERDUE]
 
 
 def test_site_may_lower_the_floor() -> None:
@@ -427,9 +503,10 @@ def test_save_that_hangs_is_an_alarm_by_the_length_of_the_saves_before() -> None
         story.look(when, hit(SAVED, step=10 * ten + 10))
     when = story.steps(41, 50, when + 1)
     story.look(when + 1, hit(SAVING, step=50))
-    assert story.look(when + 60) == []
-    (signal,) = story.look(when + 90)
+    assert story.look(when + 55) == []
+    (signal,) = story.look(when + 57)
     assert "in a save" in signal.detail
+    assert [s.kind for s in story.look(when + 90)] == [SignalKind.SILENCE]
 
 
 def test_lines_that_keep_coming_while_the_step_does_not_move_are_silence() -> None:

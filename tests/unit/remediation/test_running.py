@@ -16,6 +16,7 @@ from tests.unit.attribution.made import attempt, ecc, exception, lost_peer, sign
 from tests.unit.remediation.made import advised, ground, inputs, refrained
 
 SILENCE = signal(SignalKind.SILENCE, 40)
+OVERDUE = signal(SignalKind.OVERDUE, 30)
 GRACE = signal(SignalKind.NO_PROGRESS_AFTER_FAILURE, 50)
 LAUNCHER = signal(SignalKind.LAUNCHER_END, 20)
 WITNESS = signal(SignalKind.SECOND_WITNESS, 45, identity="dcgm")
@@ -50,6 +51,14 @@ def test_silence_alone_is_an_alarm() -> None:
 def test_silence_alone_acts_where_the_policy_says_so() -> None:
     made = inputs(attempt(), SILENCE, policy=Policy(act_on_silence=True))
     assert ground(made) is DecisionBasis.SILENCE
+
+
+def test_overdue_phase_is_an_alarm_and_nothing_acts_upon_it() -> None:
+    made = inputs(attempt(), OVERDUE, policy=Policy(act_on_silence=True))
+    assert ground(made) is RefrainBasis.SILENCE_ALONE
+    assert ground(inputs(attempt(), OVERDUE, WITNESS)) is RefrainBasis.SILENCE_ALONE
+    both = inputs(attempt(), OVERDUE, SILENCE, policy=Policy(act_on_silence=True))
+    assert ground(both) is DecisionBasis.SILENCE
 
 
 def test_silence_alone_acts_in_a_partition_where_the_policy_says_so() -> None:

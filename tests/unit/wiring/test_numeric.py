@@ -34,7 +34,7 @@ def test_a_slow_job_is_the_same_as_a_healthy_one_until_its_fault() -> None:
 
 @pytest.mark.parametrize("phase", PHASES)
 def test_a_stuck_job_prints_nothing_more(phase: str) -> None:
-    made = job(stuck(1), "1", Fault(hang=phase, at_step=310))
+    made = job(stuck(1), "1", PHASES[phase])
     assert made.ends_s is None
     assert (made.fault_s or 0.0) == (made.lines[-1].at_s if made.lines else 0.0)
     finished = any(line.what is What.FINISHED for line in made.lines)
@@ -53,7 +53,7 @@ def test_watching_what_is_common_once_gives_the_same_as_watching_each_job() -> N
 
 
 def test_a_hang_in_training_is_told_on_the_virtual_clock() -> None:
-    made = job(stuck(2), "2", Fault(hang="training", at_step=310))
+    made = job(stuck(2), "2", PHASES["training"])
     told = play(made).first(SignalKind.SILENCE, made.fault_s or 0.0)
     assert told is not None
 

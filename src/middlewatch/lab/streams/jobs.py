@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from math import exp, sin
 
+from middlewatch.lab.streams.pauses import another
 from middlewatch.lab.streams.profiles import Pace, Profile
 
 
@@ -39,8 +40,8 @@ class Printed:
 @dataclass(frozen=True, slots=True)
 class Fault:
     """What is to go wrong. ``slow`` is the share by which steps take longer from ``at_step`` on;
-    ``hang`` names the phase in which everything stops: start, compile, first_step, training,
-    evaluation, checkpoint or shutdown."""
+    ``hang`` names the phase in which everything stops, at ``at_step`` or when it comes next:
+    start, load, compile, first_step, training, evaluation, checkpoint or shutdown."""
 
     slow: float = 0.0
     at_step: int = 0
@@ -98,6 +99,7 @@ class _Running:
         self.fault_step: int | None = None
         self._noise = 0.0
         self._batch = 64
+        self._saves = 0
         self._saving_until = -1.0
         self._recompile_at = frozenset(
             chance.randrange(100, max(101, profile.steps)) for _ in range(profile.recompiles)
@@ -109,7 +111,7 @@ class _Running:
         self._start()
         took, steps, tokens = 0.0, 0, 0.0
         while self.step < self.profile.steps:
-            self._stops_in("first_step" if self.step == 0 else "training")
+            self._stops_in("training" if self.step else "first_step")
             seconds, work = self._one_step()
             self.now += seconds
             self.step += 1
@@ -120,28 +122,32 @@ class _Running:
                 self._step_line(took, steps, tokens)
                 took, steps, tokens = 0.0, 0, 0.0
             self._pauses()
-        self._line(What.FINISHED)
+        if self.profile.pauses.says_end:
+            self._line(What.FINISHED)
         self._stops_in("shutdown")
-        self.now += self.chance.uniform(1, 30)
+        self.now += self.profile.pauses.exit_s
 
     # -- phases -------------------------------------------------------------------------------
 
     def _start(self) -> None:
-        self._stops_in("start", always=True)
+        pauses = self.profile.pauses
+        self._stops_in("start")
+        self.now += pauses.launch_s
         for _ in range(self.chance.randrange(3, 12)):
-            self.now += self.chance.uniform(0.2, 20)
             self._line(What.OUTPUT)
-        self.now += self.chance.uniform(1, 60)
+            self.now += self.chance.uniform(0.2, 10)
         self._line(What.STARTING)
-        if self.profile.compile_s > 60:
-            self._line(What.COMPILING)
-        self._stops_in("compile", always=True)
-        self.now += self.profile.compile_s
+        self._stops_in("load")
+        self.now += pauses.load_s
         self._line(What.OUTPUT)
+        if pauses.compile_s or self.fault.hang == "compile":
+            if pauses.says_compile or self.fault.hang == "compile":
+                self._line(What.COMPILING)
+            self._stops_in("compile")
+            self.now += pauses.compile_s
 
-    def _stops_in(self, phase: str, *, always: bool = False) -> None:
-        due = always or phase != "training" or self.step >= self.fault.at_step
-        if self.fault.hang == phase and due:
+    def _stops_in(self, phase: str) -> None:
+        if self.fault.hang == phase and self.step >= self.fault.at_step:
             raise _Stuck
 
     def _pauses(self) -> None:
@@ -154,22 +160,23 @@ class _Running:
             self.now += self.chance.uniform(20, 90)
 
     def _evaluate(self) -> None:
-        length = self.profile.eval_s * self.chance.uniform(0.8, 1.3)
+        pauses = self.profile.pauses
+        length = another(self.chance, pauses.evaluation_s)
         if self.profile.silent_pauses:
             self.now += min(length, 150)
             return
-        self._line(What.EVALUATION)
-        for _ in range(4):
-            if self.step >= self.fault.at_step:
-                self._stops_in("evaluation")
-            self.now += length / 4
+        for _ in range(pauses.evaluation_lines):
             self._line(What.EVALUATION)
+            self._stops_in("evaluation")
+            self.now += length / pauses.evaluation_lines
 
     def _save(self) -> None:
-        length = self.profile.save_s * self.chance.uniform(0.7, 1.6)
+        length = another(self.chance, self.profile.pauses.save_s)
+        if not self._saves:
+            length *= self.profile.pauses.first_save
+        self._saves += 1
         self._line(What.SAVING)
-        if self.step >= self.fault.at_step:
-            self._stops_in("checkpoint")
+        self._stops_in("checkpoint")
         if self.profile.beside:
             self._saving_until = self.now + length
             return

@@ -2,9 +2,10 @@
 
 The numbers are drawn from ranges that public training logs show: steps of a fraction of a second
 to two minutes; noise of a fraction of a per cent to several, often alike from one step to the
-next; lengths that vary; batches that grow by plan; saves of seconds to minutes, some beside the
-training; evaluations; compilations at the start and in between; single steps that take several
-times as long. A profile and a seed give the same job every time.
+next; lengths that vary; batches that grow by plan; saves, some beside the training; evaluations;
+compilations at the start and in between; single steps that take several times as long. How long the
+pauses last stands in `middlewatch.lab.streams.pauses`. A profile and a seed give the same job every
+time.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, replace
 from enum import StrEnum
+
+from middlewatch.lab.streams.pauses import Pauses, pauses
 
 
 class Pace(StrEnum):
@@ -56,15 +59,13 @@ class Profile:
     spikes: float = 0.003
     warm_steps: int = 20
     warm_slower: float = 0.15
-    compile_s: float = 60.0
     save_every: int = 0
-    save_s: float = 30.0
     beside: bool = False
     beside_slows: float = 0.08
     eval_every: int = 0
-    eval_s: float = 60.0
     silent_pauses: bool = False
     recompiles: int = 0
+    pauses: Pauses = pauses(random.Random("pauses"))
 
 
 def healthy(number: int) -> Profile:
@@ -99,15 +100,13 @@ def _drawn(chance: random.Random, pace: Pace, number: int) -> Profile:
         spikes=chance.choice((0.0005, 0.003, 0.01, 0.02)),
         warm_steps=chance.choice((3, 20, 60, 150)),
         warm_slower=chance.uniform(0.05, 0.4),
-        compile_s=chance.uniform(10, 900),
         save_every=every,
-        save_s=10 ** chance.uniform(0.7, 2.4),
         beside=number % 3 == 0,
         beside_slows=chance.uniform(0.02, 0.15),
         eval_every=chance.choice((0, 250, 500, 1000)),
-        eval_s=10 ** chance.uniform(1.2, 2.6),
         silent_pauses=number % 4 == 1,
         recompiles=chance.choice((0, 0, 1, 3)),
+        pauses=pauses(chance),
     )
 
 
@@ -131,15 +130,19 @@ def plain(number: int, *, per_line: int = 1, lengths: bool = False, rough: bool 
 
 
 def stuck(number: int) -> Profile:
-    """The profile of a job that is to hang: short, so that every phase comes soon."""
+    """The profile of a job that is to hang, or of a healthy one whose pauses are counted: short,
+    and every phase comes soon and says so."""
     chance = random.Random(f"stuck/{number}")
     profile = _drawn(chance, chance.choice((Pace.EVEN, Pace.LENGTHS, Pace.WANDERING)), number)
     return replace(
         profile,
-        steps=600,
+        name="short",
+        steps=200,
         step_s=min(profile.step_s, 20.0),
-        save_every=100,
-        eval_every=150,
+        per_line=1,
+        save_every=30,
+        eval_every=50,
         beside=False,
         silent_pauses=False,
+        recompiles=0,
     )

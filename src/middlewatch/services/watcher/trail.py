@@ -10,7 +10,7 @@ from datetime import datetime
 from middlewatch.model.attempt import Attempt
 from middlewatch.model.audit import AuditEvent, AuditKind, AuditLevel
 from middlewatch.model.milestone import Milestone, MilestoneKind, Operation
-from middlewatch.model.signal import Severity, Signal, SignalKind
+from middlewatch.model.signal import SILENT, Severity, Signal, SignalKind
 
 PRODUCER = "watcher"
 MOST_SIGNALS = 20
@@ -87,7 +87,7 @@ def _of_signal(attempt: Attempt, signal: Signal) -> AuditEvent:
         "detail": signal.detail[:400],
     }
     level = _LEVELS[signal.severity]
-    if signal.kind is SignalKind.SILENCE:
+    if signal.kind in SILENT:
         level = AuditLevel.ALARM
     kind = f"signal.{signal.kind.value}"
     return _event(

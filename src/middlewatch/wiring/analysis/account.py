@@ -20,7 +20,7 @@ from middlewatch.attribution.kind import STANDING_STILL, CaseKind, kind_of
 from middlewatch.attribution.stacks import PROCESS, STACK
 from middlewatch.model.attempt import EndedBy
 from middlewatch.model.issue import Issue, IssueState, VerdictBasis
-from middlewatch.model.signal import Phase, Progress, Signal, SignalKind, SourceKind
+from middlewatch.model.signal import SILENT, Phase, Progress, Signal, SignalKind, SourceKind
 from middlewatch.remediation.advisable import Circumstances, Opinion, advisable
 from middlewatch.wiring.analysis.drive import Drive
 from middlewatch.wiring.analysis.facts import Facts
@@ -302,8 +302,8 @@ def _onset(
 ) -> int | None:
     if cause is None:
         return None
-    still = next((s for s in own if s.kind is SignalKind.SILENCE), None)
-    if cause.kind is SignalKind.SILENCE and cause.value is not None:
+    still = next((s for s in own if s.kind in SILENT), None)
+    if cause.kind in SILENT and cause.value is not None:
         began = cause.learned_at - timedelta(seconds=cause.value)
         return timeline.last_line_at(began) or None
     first = ranges[0][0] if ranges else timeline.last_line_at(cause.happened_at) or None

@@ -47,6 +47,7 @@ NEWS = frozenset(
     {
         SignalKind.LAUNCHER_END,
         SignalKind.SILENCE,
+        SignalKind.OVERDUE,
         SignalKind.NO_PROGRESS_AFTER_FAILURE,
         SignalKind.SCHEDULER_END,
         SignalKind.SECOND_WITNESS,

@@ -53,13 +53,15 @@ _PATTERNS = {
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """One signal, when it came (seconds since the job's start) and the last step printed then."""
+    """One signal, when it came (seconds since the job's start), the last step printed then and
+    where the job stood."""
 
     kind: SignalKind
     at_s: float
     step: int
     value: float | None
     failure_class: str
+    place: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,20 @@ class Played:
     def first(self, kind: SignalKind, after_s: float) -> Heard | None:
         """The first signal of that kind after a moment."""
         return next((h for h in self.heard if h.kind is kind and h.at_s > after_s), None)
+
+    @property
+    def silences(self) -> tuple[Heard, ...]:
+        """The alarms of silence: one each, though it may be told as overdue first."""
+        told: list[Heard] = []
+        overdue = False
+        for heard in self.heard:
+            if heard.kind is SignalKind.OVERDUE or (
+                heard.kind is SignalKind.SILENCE and not overdue
+            ):
+                told.append(heard)
+            if heard.kind in {SignalKind.OVERDUE, SignalKind.SILENCE, SignalKind.RECOVERED}:
+                overdue = heard.kind is SignalKind.OVERDUE
+        return tuple(told)
 
 
 def play(job: Job, policy: Policy | None = None, *, clocked: bool = True) -> Played:
@@ -143,6 +159,47 @@ def _rarer(since: float, until: float) -> Iterator[float]:
         at += max(2 * LOOK_S, RARER * (at - since))
 
 
+@dataclass(slots=True)
+class Places:
+    """Where a job stands, as its last line tells: ``name`` is the phase and, for saves and
+    evaluations, which one it is."""
+
+    steps: int
+    last: What | None = None
+    step: int = 0
+    count: int = 0
+
+    def after(self, line: Printed) -> None:
+        """One more line."""
+        if line.what is not What.EVALUATION or self.last is not What.EVALUATION:
+            self.count += 1
+        self.last = line.what
+        self.step = self.step if line.step is None else line.step
+
+    @property
+    def phase(self) -> str:
+        """One of the phases in which something may hang."""
+        match self.last:
+            case None:
+                return "start"
+            case What.OUTPUT | What.STARTING if not self.step:
+                return "load"
+            case What.COMPILING:
+                return "compile"
+            case What.SAVING:
+                return "checkpoint"
+            case What.EVALUATION:
+                return "evaluation"
+            case _:
+                ends = self.last is What.FINISHED or self.step >= self.steps
+                return "shutdown" if ends else "training"
+
+    @property
+    def name(self) -> str:
+        phase = self.phase
+        return f"{phase}/{self.count}" if phase in {"checkpoint", "evaluation"} else phase
+
+
 class _Watching:
     def __init__(self, job: Job, policy: Policy, *, clocked: bool) -> None:
         self._job, self._policy, self._clocked = job, policy, clocked
@@ -155,10 +212,11 @@ class _Watching:
         self._now_s = 0.0
         self._offset = 0
         self._total = str(job.profile.steps)
+        self._places = Places(job.profile.steps)
 
     @property
     def stuck_and_told(self) -> bool:
-        """A stuck job whose alarm has come needs no more looks."""
+        """A stuck job whose silence has come to count needs no more looks."""
         stuck_s = self._job.fault_s
         return self._job.ends_s is None and any(
             h.kind is SignalKind.SILENCE and h.at_s >= (stuck_s or 0.0) for h in self._heard
@@ -178,12 +236,15 @@ class _Watching:
         other._attempt, other._state = self._attempt, self._state
         other._signals, other._heard = list(self._signals), list(self._heard)
         other._now_s, other._offset = self._now_s, self._offset
+        other._places = replace(self._places)
         return other
 
     def look(self, lines: Sequence[Printed], at_s: float) -> None:
         """One round."""
         self._now_s = at_s
         written = START + timedelta(seconds=lines[-1].at_s) if lines else None
+        for line in lines:
+            self._places.after(line)
         hits = tuple(hit for line in lines if (hit := self._hit(line)) is not None)
         self._take(Batch(self._attempt, hits, output_at=written))
 
@@ -233,7 +294,8 @@ class _Watching:
         self._signals.extend(found.signals)
         step = found.progress.last_step or 0
         self._heard.extend(
-            Heard(s.kind, self._now_s, step, s.value, s.failure_class) for s in found.signals
+            Heard(s.kind, self._now_s, step, s.value, s.failure_class, self._places.name)
+            for s in found.signals
         )
         if batch.attempt.end is None:
             self._decide(found.progress, now)

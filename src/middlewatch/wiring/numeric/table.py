@@ -33,23 +33,30 @@ def numeric_lines(report: Report) -> Iterator[str]:
             f"{_spread(s.iterations):>18}{_spread(s.seconds):>20}"
         )
     yield ""
-    yield f"  {'hang in':<28}{'':>7}  {'found':<24}{'in time':<24}{'':>18}{'seconds':>20}"
+    yield (
+        f"  {'hang in':<20}{'found':<24}{'in 60 s or 3 steps':<24}{'alarm, seconds':>20}"
+        f"{'counts, seconds':>22}   {'healthy ones with an alarm':<28}"
+    )
     for one in report.stuck:
         yield (
-            f"  {one.phase:<28}{'':>7}  {_share(one.found):<24}{_share(one.in_time):<24}{'':>18}"
-            f"{_spread(one.seconds):>20}"
+            f"  {one.phase:<20}{_share(one.found):<24}{_share(one.in_time):<24}"
+            f"{_spread(one.seconds):>20}{_spread(one.counts_s):>22}   {_share(one.false_alarms, 3):<28}"
         )
+    yield (
+        f"  (healthy phases: {report.size.short} short jobs, {report.short_hours:,.0f} simulated "
+        "job-hours)"
+    )
     yield "  (iterations and seconds: median / 90 % / greatest)"
     yield ""
     for name, met in report.targets:
         yield f"  {'met   ' if met else 'MISSED'}  {name}"
 
 
-def _share(share: Share | None) -> str:
+def _share(share: Share | None, places: int = 2) -> str:
     if share is None or share.value is None or share.bounds is None:
         return "-"
     low, high = share.bounds
-    return f"{share.value:.2f} [{low:.2f}, {high:.2f}] of {share.of}"
+    return f"{share.value:.{places}f} [{low:.{places}f}, {high:.{places}f}] of {share.of}"
 
 
 def _spread(values: tuple[float, ...] | tuple[int, ...]) -> str:
