@@ -8,8 +8,10 @@ when the program goes on behind it without a failure in between.
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 
 from middlewatch.detection.batch import Hit
+from middlewatch.detection.numbers import DIVERGED, VANISHED
 from middlewatch.detection.phases import alive, in_phase, phase_over, silent_s
 from middlewatch.detection.stamps import Moment
 from middlewatch.detection.state import DetectionState
@@ -37,7 +39,7 @@ def after_checkpoint_line(state: DetectionState, hit: Hit, at: Moment) -> Detect
             gap = silent_s(state, at)
             state = phase_over(alive(state, at), gap)
             state = replace(state, saving_step=None, saving_unconfirmed=False, interrupted=True)
-            if step is None:
+            if step is None or not _worth_loading(state):
                 return state
             progress = replace(
                 state.progress,
@@ -58,9 +60,21 @@ def confirmed(state: DetectionState, at: Moment) -> DetectionState:
     if not state.saving_unconfirmed:
         return state
     progress = state.progress
-    if state.saving_step is not None:
+    if state.saving_step is not None and _worth_loading(state):
         progress = replace(progress, checkpoint_step=state.saving_step, checkpoint_at=at.happened)
     return replace(state, progress=progress, saving_step=None, saving_unconfirmed=False)
+
+
+def finished(state: DetectionState, at: datetime) -> DetectionState:
+    """The attempt has completed: the save that it began last is complete as well."""
+    return confirmed(state, Moment(at, at))
+
+
+def _worth_loading(state: DetectionState) -> bool:
+    """Whether the numbers were numbers when it was saved: weights that are NaN lead to NaN."""
+    numbers = state.numbers
+    none = numbers.bad.since is not None and numbers.bad.what != VANISHED
+    return not none and numbers.high.told != DIVERGED
 
 
 def doubted(state: DetectionState) -> DetectionState:

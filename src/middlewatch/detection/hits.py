@@ -22,6 +22,9 @@ TRACEBACK_BYTES = 262_144
 """A traceback that is longer than this was interrupted."""
 IGNORED_BYTES = 2_048
 
+UNNAMED = "user_exception"
+"""What an exception is whose own words say no more."""
+
 SIGNALS = {
     PatternKind.FAILURE: SignalKind.FAILURE_LINE,
     PatternKind.EXCEPTION: SignalKind.FAILURE_LINE,
@@ -70,10 +73,16 @@ def _quieter(rest: tuple[Hit, ...]) -> tuple[Hit, ...]:
 
 
 def with_traceback(state: DetectionState, hit: Hit) -> DetectionState:
-    """A traceback began, or the announcement of one that means nothing."""
+    """A traceback began, or the announcement of one that means nothing; or a frame of an open one
+    says what it is about."""
     writer = writer_of(hit)
     others = tuple(t for t in state.tracebacks if t.writer != writer)
     announced = _open(state, hit)
+    about = hit.pattern.failure_class
+    if about:
+        if announced is None:
+            return state
+        return replace(state, tracebacks=(*others, replace(announced, about=about)))
     harmless = hit.pattern.kind is PatternKind.HARMLESS or (
         announced is not None
         and announced.harmless
@@ -96,6 +105,7 @@ def with_failure(
     state: DetectionState, hit: Hit, happened_at: datetime, learned_at: datetime
 ) -> tuple[DetectionState, Signal | None]:
     """The state and the signal after a line of one of the failure kinds."""
+    about = ""
     if hit.pattern.kind is PatternKind.EXCEPTION:
         opened = _open(state, hit)
         if opened is None:
@@ -103,7 +113,10 @@ def with_failure(
         state = replace(state, tracebacks=tuple(t for t in state.tracebacks if t != opened))
         if opened.harmless:
             return state, None
+        about = opened.about
     signal = signal_of(state, hit, happened_at, learned_at)
+    if about and signal.failure_class == UNNAMED:
+        signal = replace(signal, failure_class=about)
     if signal.kind not in SUSPICIOUS:
         return state, signal
     before = state.suspicion

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from middlewatch.detection.batch import Batch
+from middlewatch.detection.checkpoints import finished
 from middlewatch.detection.coverage import coverage
 from middlewatch.detection.hang import lasting, no_progress, output_goes_on, silence
 from middlewatch.detection.limits import silence_limit_s
@@ -21,6 +22,7 @@ from middlewatch.detection.scheduler_facts import end_signal, vanished_signal
 from middlewatch.detection.stamps import Stamps, zone_between
 from middlewatch.detection.state import DetectionState
 from middlewatch.detection.testimony import testimony, with_saves
+from middlewatch.model.attempt import EndedBy
 from middlewatch.model.policy import Policy
 from middlewatch.model.scheduler import JobState
 from middlewatch.model.signal import (
@@ -81,6 +83,8 @@ def observe(
         if signal is not None:
             signals.append(signal)
     if batch.drained and batch.attempt.end is not None:
+        if batch.attempt.end.by is EndedBy.COMPLETION:
+            state = finished(state, now)
         state, signal = at_the_end(state, now)
         if signal is not None:
             signals.append(signal)

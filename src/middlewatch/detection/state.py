@@ -47,6 +47,8 @@ class OpenTraceback:
     stream: str
     offset: int
     harmless: bool = False
+    about: str = ""
+    """The failure class that one of its frames speaks of."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,3 +169,17 @@ def test_pattern_without_priority_of_its_own_loses_to_none_on_another_line() -> 
     low = replace(CRASH, id="test.low", priority=1)
     (signal,) = Story().look(1, hit(low))
     assert signal.pattern_id == "test.low"
+
+
+def test_frame_says_what_an_exception_without_a_better_name_is_about() -> None:
+    frame = replace(TRACEBACK, id="test.frame", failure_class="config_error")
+    story = Story()
+    (signal,) = story.look(1, hit(TRACEBACK), hit(frame), hit(EXCEPTION))
+    assert signal.failure_class == "config_error"
+    (signal,) = story.look(2, hit(TRACEBACK), hit(EXCEPTION))
+    assert signal.failure_class == "user_exception"
+
+
+def test_frame_without_a_traceback_means_nothing() -> None:
+    frame = replace(TRACEBACK, id="test.frame", failure_class="config_error")
+    assert Story().look(1, hit(frame), hit(EXCEPTION)) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from middlewatch.model.attempt import EndedBy
 from middlewatch.model.signal import Phase
 from tests.unit.detection.given import (
     BAR,
@@ -18,6 +19,7 @@ from tests.unit.detection.given import (
     TOTAL,
     Story,
     at,
+    ended,
     hit,
 )
 
@@ -228,3 +230,28 @@ def test_stamped_lines_read_in_one_piece_keep_their_intervals() -> None:
     ]
     story.look(1, *lines)
     assert story.state.intervals == (60.0,) * 4
+
+
+def test_save_of_numbers_that_are_none_is_no_checkpoint_to_go_on_from() -> None:
+    story = Story()
+    story.look(1, hit(STEP, step=10, loss="2.1"), hit(SAVED, step=10))
+    story.look(2, hit(STEP, step=20, loss="nan"), hit(SAVED, step=20))
+    assert story.state.progress.checkpoint_step == 10
+    story.look(3, hit(STEP, step=30, loss="2.0"), hit(SAVED, step=30))
+    assert story.state.progress.checkpoint_step == 30
+
+
+def test_last_save_without_an_end_line_counts_where_the_job_completes() -> None:
+    story = Story()
+    story.look(1, hit(STEP, step=10), hit(SAVING_SILENTLY, step=10))
+    story.attempt = ended(EndedBy.COMPLETION)
+    story.look(60, drained=True)
+    assert story.state.progress.checkpoint_step == 10
+
+
+def test_last_save_without_an_end_line_does_not_count_where_the_job_fails() -> None:
+    story = Story()
+    story.look(1, hit(STEP, step=10), hit(SAVING_SILENTLY, step=10))
+    story.attempt = ended(EndedBy.FAILURE)
+    story.look(60, drained=True)
+    assert story.state.progress.checkpoint_step is None
