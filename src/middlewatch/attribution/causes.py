@@ -25,6 +25,7 @@ from middlewatch.attribution.classes import (
 )
 from middlewatch.attribution.collectives import WAITING, finding_of, rank_in
 from middlewatch.attribution.stacks import LOCATED, odd_one
+from middlewatch.attribution.stopped import silent_death
 from middlewatch.model.attempt import Attempt, EndedBy
 from middlewatch.model.signal import SILENT, Signal, SignalKind
 
@@ -146,6 +147,9 @@ def first_cause(signals: Sequence[Signal], *, requeued: bool = False) -> Signal:
     ]
     if not candidates:
         # What the victims say of their own end is better than nothing.
+        died = silent_death(victims, in_time)
+        if died is not None:
+            return died
         return victims[0] if victims else _most_telling(in_time, requeued=requeued)
     hints = [s for s in in_time if s.kind is SignalKind.HINT and s.failure_class]
     first = _deepest_at_one_place(candidates)
