@@ -14,7 +14,7 @@ from middlewatch.detection.advance import Advance, judged
 from middlewatch.detection.attempts import another, began, noted
 from middlewatch.detection.batch import Hit
 from middlewatch.detection.checkpoints import after_checkpoint_line, confirmed, doubted
-from middlewatch.detection.hang import recovery, with_pause
+from middlewatch.detection.hang import WORTH_TELLING, recovery, with_pause
 from middlewatch.detection.hits import SIGNALS, cut, with_failure, with_traceback
 from middlewatch.detection.limits import silence_limit
 from middlewatch.detection.pace import network_seen
@@ -52,6 +52,9 @@ class Lines:
         self._seen = seen
         self._now = now
         self._policy = policy
+        # No limit between two steps is lower, and of a shorter silence nothing is kept.
+        least = min(policy.silence_floor_s, policy.first_step_limit_s, policy.shutdown_limit_s)
+        self._patience_s = max(_PAUSE_S, WORTH_TELLING * least)
 
     def read(self, hits: Sequence[Hit]) -> None:
         """All hits of the round; those of one line stand together."""
@@ -64,7 +67,7 @@ class Lines:
                 following += 1
             if following == at + 1:
                 if stride is None and hit.pattern.kind is PatternKind.PROGRESS:
-                    stride = Stride(self.state, self._times) if plain(self.state) else None
+                    stride = self._stride() if plain(self.state) else None
                 if stride is not None and stride.takes(hit):
                     at = following
                     continue
@@ -74,21 +77,23 @@ class Lines:
             if stride is not None:
                 self._finish(stride)
                 stride = None
-            for one in cut(group):
-                self._read(one)
+            self.weigh(group)
             at = following
         if stride is not None:
             self._finish(stride)
 
+    def weigh(self, group: Sequence[Hit]) -> None:
+        """The hits of one line, whatever they are."""
+        for one in cut(group):
+            self._read(one)
+
+    def _stride(self) -> Stride:
+        return Stride(self.state, self._times, self._patience_s)
+
     def _finish(self, stride: Stride) -> None:
-        if not stride.advances:
-            return
-        before = self.state
-        self.state = stride.done()
-        gap, ended = stride.longest
-        if gap > _PAUSE_S:
-            self._paused(before, when(ended - gap), gap)
-        self._judge(stride.advances)
+        if stride.advances:
+            self.state = stride.done()
+            self._judge(stride.advances)
 
     def _judge(self, advances: Sequence[Advance]) -> None:
         if advances:
@@ -113,7 +118,7 @@ class Lines:
             self.state = after_checkpoint_line(self.state, hit, at)
         else:
             self._remark(hit, at)
-        if before.alive_at is not None and self.state.alive_at is not before.alive_at:
+        if before.alive_at is not None and _life(self.state) != _life(before):
             gap = silent_s(before, at)
             if gap > _PAUSE_S:
                 self._paused(before, when(at.happened.timestamp() - gap), gap)
@@ -192,6 +197,11 @@ class Lines:
             return
         self.state = replace(state, resumed_step=last)
         self.resumed = self.resumed or (last, at)
+
+
+def _life(state: DetectionState) -> tuple[datetime | None, float | None, str]:
+    """When it last showed life, by our clock and by its own."""
+    return state.alive_at, state.stamp_s, state.stamp_of
 
 
 def _same_line(one: Hit, other: Hit) -> bool:

@@ -9,7 +9,7 @@ one way of counting, and it costs a few microseconds a line.
 from __future__ import annotations
 
 from dataclasses import replace
-from math import isfinite
+from math import inf, isfinite
 from statistics import median
 
 from middlewatch.detection.advance import Advance
@@ -49,11 +49,13 @@ def plain(state: DetectionState) -> bool:
 
 class Stride:
     """Steps forward from one state. ``done`` gives the state after them; ``advances`` what those
-    who judge speed and numbers are told."""
+    who judge speed and numbers are told. A line behind a silence of more than ``patience_s`` is not
+    plain: somebody may want to keep that silence."""
 
-    def __init__(self, state: DetectionState, times: Times) -> None:
-        self.longest: tuple[float, float] = (0.0, 0.0)
-        """The longest interval of these steps, seconds, and when it ended."""
+    def __init__(self, state: DetectionState, times: Times, patience_s: float = inf) -> None:
+        self._patience_s = patience_s
+        self._stamp_s, self._stamp_of = state.stamp_s, state.stamp_of
+        self._alive_s = state.alive_at.timestamp() if state.alive_at else times.seen_s
         progress, counter = state.progress, state.counter
         self._state = state
         self._times = times
@@ -100,8 +102,20 @@ class Stride:
             return False
         if step <= self._last:
             return False
-        self.count(hit, groups, step)
+        at_s = self._times.look(hit)
+        if self._silent_s() > self._patience_s:
+            return False
+        self._count(hit, groups, step, at_s)
         return True
+
+    def _silent_s(self) -> float:
+        """Seconds from the last line that showed life to the one that was looked at."""
+        times, before = self._times, self._stamp_s
+        if times.own_s is not None and times.own_of == self._stamp_of and before is not None:
+            own = times.own_s - before
+            if own >= 0:
+                return own
+        return times.seen_s - self._alive_s
 
     def _other_epoch(self, groups: dict[str, str], epoch: str, step: int) -> bool:
         """Whether the epoch can be followed: then its first step is known."""
@@ -121,8 +135,18 @@ class Stride:
     ) -> None:
         """Count a step forward. ``interrupted``: what lies between it and the one before is no
         interval (a start, an announced phase)."""
+        self._count(hit, groups, step, self._times.look(hit), interrupted=interrupted)
+
+    def _count(
+        self,
+        hit: Hit,
+        groups: dict[str, str],
+        step: int,
+        at_s: float,
+        *,
+        interrupted: bool = False,
+    ) -> None:
         times = self._times
-        at_s = times.look(hit)
         taken = step - self._last if 0 <= self._last < step else 1
         own = own_step_time(groups)
         gap = None if interrupted else self._gap(own, taken)
@@ -141,15 +165,14 @@ class Stride:
         self.advances.append(advance)
         if gap is not None:
             self._interval(gap)
-            if gap > self.longest[0]:
-                self.longest = (gap, at_s)
             if own is None and taken > 0:
                 own = gap / taken
         if own is not None and own > 0:
             self._step_times.append(own)
         self._last, self._taken, self._at_s = step, taken, at_s
         self._step_own_s, self._step_own_of = times.own_s, times.own_of
-        self._step_seen_s = times.seen_s
+        self._stamp_s, self._stamp_of = times.own_s, times.own_of
+        self._step_seen_s = self._alive_s = times.seen_s
 
     def _gap(self, own: float | None, taken: int) -> float | None:
         """Seconds since the step line before: by the lines' own clock, else by ours; of lines that
@@ -203,7 +226,7 @@ class Stride:
         return replace(
             state,
             progress=progress,
-            counter=replace(state.counter, writer=writer, taken=self._taken),
+            counter=replace(state.counter, writer=writer, taken=self._taken, other_times=0),
             intervals=tuple(self._intervals[-RECENT_INTERVALS:]),
             step_times=step_times,
             pauses=self._pauses,
