@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from middlewatch.detection.batch import Batch
+from middlewatch.detection.chatter import after_chatter
 from middlewatch.detection.checkpoints import finished
 from middlewatch.detection.coverage import coverage
 from middlewatch.detection.hang import lasting, no_progress, output_goes_on, silence
@@ -53,6 +54,16 @@ def observe(
     """One round. ``state`` and ``batch`` must be of the same attempt."""
     limits = policy or Policy()
     seen = min(batch.output_at or now, now)
+    went_on = after_chatter(state, batch, seen, now, limits)
+    if went_on is not None:
+        return Observation(went_on, (), went_on.progress)
+    return weigh(state, batch, seen, now, limits)
+
+
+def weigh(
+    state: DetectionState, batch: Batch, seen: datetime, now: datetime, limits: Policy
+) -> Observation:
+    """One round by way of every question. ``seen`` is when the output was written."""
     before, state = state, _looked(state, batch, seen)
     state = _with_zone(state, batch, seen)
     lines = Lines(state, seen, now, limits)
@@ -152,12 +163,14 @@ def _summed_up(
     drained = before.log_drained_at
     if batch.drained and drained is None:
         drained = now
+    known = (before.silence_limit_s, before.last_output_at, before.log_drained_at)
+    if known == (limit, state.output_at, drained):
+        return state
     progress = replace(
         before,
         silence_limit_s=limit,
         last_output_at=state.output_at,
         log_drained_at=drained,
+        updated_at=now,
     )
-    if progress == before:
-        return state
-    return replace(state, progress=replace(progress, updated_at=now))
+    return replace(state, progress=progress)
