@@ -14,7 +14,7 @@ from middlewatch.detection.advance import Advance, judged
 from middlewatch.detection.attempts import another, began, noted
 from middlewatch.detection.batch import Hit
 from middlewatch.detection.checkpoints import after_checkpoint_line, confirmed, doubted
-from middlewatch.detection.hang import WORTH_TELLING, recovery, with_pause
+from middlewatch.detection.hang import recovery, with_pause
 from middlewatch.detection.hits import SIGNALS, cut, with_failure, with_traceback
 from middlewatch.detection.limits import silence_limit
 from middlewatch.detection.pace import network_seen
@@ -52,9 +52,6 @@ class Lines:
         self._seen = seen
         self._now = now
         self._policy = policy
-        # No limit between two steps is lower, and of a shorter silence nothing is kept.
-        least = min(policy.silence_floor_s, policy.first_step_limit_s, policy.shutdown_limit_s)
-        self._patience_s = max(_PAUSE_S, WORTH_TELLING * least)
 
     def read(self, hits: Sequence[Hit]) -> None:
         """All hits of the round; those of one line stand together."""
@@ -67,7 +64,8 @@ class Lines:
                 following += 1
             if following == at + 1:
                 if stride is None and hit.pattern.kind is PatternKind.PROGRESS:
-                    stride = self._stride() if plain(self.state) else None
+                    fit = plain(self.state)
+                    stride = Stride(self.state, self._times, _PAUSE_S) if fit else None
                 if stride is not None and stride.takes(hit):
                     at = following
                     continue
@@ -86,9 +84,6 @@ class Lines:
         """The hits of one line, whatever they are."""
         for one in cut(group):
             self._read(one)
-
-    def _stride(self) -> Stride:
-        return Stride(self.state, self._times, self._patience_s)
 
     def _finish(self, stride: Stride) -> None:
         if stride.advances:
