@@ -293,7 +293,7 @@ def _cores(node: Node) -> tuple[int, tuple[Node, ...]]:
     items = _flat(node)
     if len(items) == 1 and isinstance(items[0], Either):
         return _cores(items[0])
-    best: tuple[int, tuple[Node, ...]] = (0, (_trimmed(items),))
+    best: tuple[int, tuple[Node, ...]] = (0, ())
     begin = 0
     for place, item in enumerate([*items, None]):
         if item is not None and not _is_gap(item):
@@ -310,8 +310,43 @@ def _cores(node: Node) -> tuple[int, tuple[Node, ...]]:
                 best = found
         begin = place + 1
     if best[0] < LEAST:
-        return best[0], (_trimmed(items),)
+        score, tails = _tails(items)
+        return best[0], tuple(_trimmed(tail) for tail in (tails if score >= LEAST else [items]))
     return best
+
+
+def _tails(items: list[Node]) -> tuple[int, list[list[Node]]]:
+    """Where only ordinary words are fixed: all that follows from the longest of them on, so that
+    the engine has a text to look for, and not every line that holds the word is a candidate.
+
+    How long the word is, and the tails: several where it is another one in each branch. A branch may
+    have a short one, or a class of names written without a common word could not be searched for.
+    """
+    best: tuple[int, list[list[Node]]] = (0, [items])
+    begin = 0
+    for place, item in enumerate([*items, None]):
+        if item is not None and not _is_gap(item):
+            continue
+        score = _telling(items[begin:place], ordinary=True)
+        if score > best[0]:
+            best = (score, [items[begin + _place_of_word(items[begin:place], score) :]])
+        if isinstance(item, Either):
+            parts = [_tails(_flat(branch)) for branch in item.branches]
+            scores = [score for score, _ in parts]
+            score = max(scores) if min(scores) else 0
+            if score > best[0]:
+                rest = items[place + 1 :]
+                best = (score, [[*tail, *rest] for _, found in parts for tail in found])
+        begin = place + 1
+    return best
+
+
+def _place_of_word(stretch: list[Node], size: int) -> int:
+    """Behind what stands before the fixed text of this size."""
+    place = 0
+    while _telling(stretch[place + 1 :], ordinary=True) >= size:
+        place += 1
+    return place
 
 
 def _must_be_there(item: Node) -> Node | None:
@@ -323,17 +358,54 @@ def _must_be_there(item: Node) -> Node | None:
 
 def _trimmed(items: list[Node]) -> Node:
     """Without what may be left out at the beginning, where no edge holds it, and at the end: the
-    first place where it matches is enough."""
-    kept = list(items)
+    first place where it matches is enough. A gap that had an end has none: engines count badly."""
+    kept = [_unbounded(item) for item in items]
     while kept and isinstance(first := kept[0], Times):
         kept[:1] = [first.item] * first.least
         if first.least:
             break
-    while kept and isinstance(last := kept[-1], Times):
-        kept[-1:] = [last.item] * last.least
-        if last.least:
-            break
-    return Row(tuple(kept))
+    return _ended(Row(tuple(kept)))
+
+
+def _unbounded(node: Node) -> Node:
+    match node:
+        case Times(Chars() as item, least, most) if most and most > LONG and _is_gap(node):
+            return Times(item, least, None)
+        case Times(item, least, most):
+            return Times(_unbounded(item), least, most)
+        case Row(items):
+            return Row(tuple(_unbounded(item) for item in items))
+        case Either(branches):
+            return Either(tuple(_unbounded(branch) for branch in branches))
+        case _:
+            return node
+
+
+def _ended(node: Node) -> Node:
+    """Up to the first place at which it is known to match."""
+    match node:
+        case Row((*before, Either(branches), Edge("$"))):
+            # A branch that takes all the rest of the line needs no end of the line behind it.
+            kept = [b if _takes_the_rest(b) else Row((*_flat(b), Edge("$"))) for b in branches]
+            return _ended(Row((*before, Either(tuple(kept)))))
+        case Row((*before, last, Edge("$"))) if _takes_the_rest(last):
+            return _ended(Row((*before, last)))
+        case Row(items) if items:
+            *before, last = items
+            end = _ended(last)
+            return _ended(Row(tuple(before))) if end == Row(()) else Row((*before, end))
+        case Either(branches):
+            ended = tuple(_ended(branch) for branch in branches)
+            return Row(()) if Row(()) in ended else Either(ended)
+        case Times(item, least):
+            return Row((*[item] * (least - 1), _ended(item))) if least else Row(())
+        case _:
+            return node
+
+
+def _takes_the_rest(node: Node) -> bool:
+    last = _flat(node)[-1:]
+    return last == [Times(Chars(ALL), 0, None)]
 
 
 def _flat(node: Node) -> list[Node]:
@@ -354,7 +426,7 @@ def _is_gap(node: Node) -> bool:
             return False
 
 
-def _telling(items: Iterable[Node]) -> int:
+def _telling(items: Iterable[Node], *, ordinary: bool = False) -> int:
     """The longest run of fixed bytes that each match holds, without what is met in any log."""
     best = 0
     run = ""
@@ -363,13 +435,13 @@ def _telling(items: Iterable[Node]) -> int:
         if fixed is not None:
             run += fixed
             continue
-        best = max(best, _rare(run))
+        best = max(best, len(run.strip()) if ordinary else _rare(run))
         run = ""
         match item:
             case Either(branches):
-                best = max(best, min(_telling(_flat(branch)) for branch in branches))
+                best = max(best, min(_telling(_flat(branch), ordinary=ordinary) for branch in branches))
             case Times(inner, least) if least:
-                best = max(best, _telling(_flat(inner)))
+                best = max(best, _telling(_flat(inner), ordinary=ordinary))
             case _:
                 pass
     return best
