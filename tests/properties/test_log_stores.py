@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from middlewatch.adapters.logstores import StoreLogs
-from middlewatch.adapters.logstores.lines import Line, Page, Writer
+from middlewatch.adapters.logstores.lines import Line, Page, Pages, Writer
 from middlewatch.adapters.logstores.place import SECOND, Place
 from middlewatch.ports.scanner import Block, Cursor
 
@@ -20,24 +20,41 @@ BEGAN = 1_764_475_200
 
 @dataclass
 class Memory:
-    """A store that has what arrived, sorted by time, and gives pages as small as it is asked for."""
+    """A store that has what arrived of each job, sorted by time, and gives pages as small as it is
+    asked for. ``asked`` counts questions about new lines: of one job, and of several."""
 
-    arrived: list[Line] = field(default_factory=list)
+    arrived: dict[str, list[Line]] = field(default_factory=lambda: defaultdict(list))
     name: str = "memory"
     most: int = 100_000
+    asked: Counter[str] = field(default_factory=Counter)
 
     def close(self) -> None: ...
 
+    def _since(self, job: str, since: int) -> list[Line]:
+        found = sorted(self.arrived[job], key=lambda line: line.at)
+        return [line for line in found if line.at >= since]
+
     def page(self, place: Place, since: int, limit: int, writer: Writer | None = None) -> Page:
-        found = [
-            line
-            for line in sorted(self.arrived, key=lambda line: line.at)
-            if line.at >= since and (writer is None or line.writer == writer)
-        ]
+        self.asked["one"] += 1
+        found = self._since(place.job, since)
+        found = [line for line in found if writer is None or line.writer == writer]
         return Page(found[:limit], full=len(found) >= limit)
 
     def counts(self, place: Place, since: int) -> Mapping[Writer, int]:
-        return Counter(line.writer for line in self.arrived if line.at >= since)
+        return Counter(line.writer for line in self._since(place.job, since))
+
+    def pages(self, jobs: Sequence[str], since: int, limit: int) -> Pages:
+        self.asked["several"] += 1
+        found = {job: self._since(job, since) for job in jobs}
+        return Pages(found, full=sum(map(len, found.values())) >= limit)
+
+    def counts_of(
+        self, jobs: Sequence[str], since: int, until: int
+    ) -> Mapping[str, Mapping[Writer, int]] | None:
+        return {
+            job: Counter(line.writer for line in self._since(job, since) if line.at < until)
+            for job in jobs
+        }
 
 
 @dataclass
@@ -105,7 +122,7 @@ def test_every_line_is_delivered_once(batches: list[list[Line]], fates: list[str
         raise AssertionError("no end of reading")
 
     for batch, fate in zip(batches, fates, strict=False):
-        store.arrived += batch
+        store.arrived["7"] += batch
         if fate == "die unstored":
             source.read(path, 0, cursor, 1)
         if fate != "go on":
@@ -113,3 +130,78 @@ def test_every_line_is_delivered_once(batches: list[list[Line]], fates: list[str
         read_all()
     expected = [line for batch, _ in zip(batches, fates, strict=False) for line in batch]
     assert delivered == Counter(line.text for line in expected)
+
+
+JOBS = ("7", "8", "9_1", "odd.id")
+
+
+@settings(max_examples=100)
+@given(
+    st.lists(arrivals(), min_size=len(JOBS), max_size=len(JOBS)),
+    st.lists(st.sampled_from(["go on", "restart", "die unstored"]), min_size=8),
+    st.sampled_from([100_000, 9]),
+    st.sampled_from([0.2, 2.0, 20.0]),
+)
+def test_every_line_of_jobs_that_are_read_in_turns_is_delivered_once(
+    of_jobs: list[list[list[Line]]], fates: list[str], most: int, pause: float
+) -> None:
+    """Lines arrive while others of the jobs are being read: also those that were asked for before."""
+    store, clock = Memory(most=most), Hands()
+    source = StoreLogs(store, clock)
+    paths = [source.path(job, BEGAN) for job in JOBS]
+    cursors: list[Cursor | None] = [None for _ in JOBS]
+    delivered: list[Counter[bytes]] = [Counter() for _ in JOBS]
+
+    def read(which: int) -> bool:
+        block = source.read(paths[which], 0, cursors[which], 1)
+        assert isinstance(block, Block)
+        assert block.lost == 0
+        cursors[which] = block.cursor
+        delivered[which].update(block.data.split(b"\n")[:-1])
+        return block.at_end
+
+    def arrive(which: int, number: int) -> None:
+        batches = of_jobs[which]
+        if number < len(batches):
+            store.arrived[JOBS[which]] += batches[number]
+
+    for number, fate in enumerate(fates[:8]):
+        if fate == "die unstored":
+            source.read(paths[number % len(JOBS)], 0, cursors[number % len(JOBS)], 1)
+        if fate != "go on":
+            source = StoreLogs(store, clock)
+        for which in range(len(JOBS)):
+            arrive((which + number) % len(JOBS), number)
+            read(which)
+            clock.sleep(pause / len(JOBS))
+    for _ in range(1000):
+        ends = [read(which) for which in range(len(JOBS))]
+        clock.sleep(pause)
+        # Long enough for what came late to be looked for.
+        if all(ends) and clock.passed > 60 and not clock.sleep(20):
+            ends = [read(which) for which in range(len(JOBS))]
+            if all(ends):
+                break
+    else:
+        raise AssertionError("no end of reading")
+    for which, batches in enumerate(of_jobs):
+        assert delivered[which] == Counter(line.text for batch in batches[:8] for line in batch)
+
+
+def test_jobs_that_are_read_in_turns_are_asked_for_together() -> None:
+    store, clock = Memory(), Hands()
+    source = StoreLogs(store, clock)
+    jobs = [str(number) for number in range(300)]
+    cursors: dict[str, Cursor | None] = dict.fromkeys(jobs)
+    for turn in range(10):
+        if turn == 1:
+            store.asked.clear()
+        for job in jobs:
+            at = (BEGAN + 7990 + turn) * SECOND
+            store.arrived[job].append(Line(at, Writer("n1", "out"), b"step %d" % turn))
+            block = source.read(source.path(job, BEGAN + 7900), 0, cursors[job], 1 << 16)
+            assert isinstance(block, Block)
+            cursors[job] = block.cursor
+        clock.sleep(1)
+    assert store.asked["one"] == 0
+    assert store.asked["several"] <= 9 * 3

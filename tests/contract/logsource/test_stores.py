@@ -59,6 +59,45 @@ def test_line_that_comes_too_late_to_be_told_from_others_is_counted(store: Store
     assert sum(block.lost for block in reader.blocks) == 1
 
 
+@pytest.mark.parametrize("in_stream", [True, False])
+def test_jobs_that_are_asked_for_together_get_their_own_lines(
+    store: StoreWorld, *, in_stream: bool
+) -> None:
+    jobs = [f"{store.job}{letter}" for letter in ("a", "b_3", "c", "ab")]
+    # Loki answers no question without a label of the stream.
+    store.labels = Labels(job_in_stream=in_stream, match='filename="/home/alice/out.log"')
+    source = store.source()
+    expected: dict[str, list[bytes]] = {job: [] for job in jobs}
+    cursors: dict[str, Cursor | None] = dict.fromkeys(jobs)
+    found: dict[str, list[bytes]] = {job: [] for job in jobs}
+
+    def turn() -> None:
+        store.clock.advance(1)
+        for job in jobs:
+            block = source.read(store.path(job), 0, cursors[job], LEAST_READ)
+            assert isinstance(block, Block)
+            assert (block.at_end, block.lost) == (True, 0)
+            cursors[job] = block.cursor
+            found[job] += block.data.splitlines()
+
+    def say(number: int, job: str, text: bytes, node: str = "n1") -> Wrote:
+        expected[job].append(text)
+        return Wrote(number * SECOND, text, node, job=job)
+
+    for number in range(24):
+        lines = [say(number, job, b"%s step %d" % (job.encode(), number)) for job in jobs]
+        if number == 18:
+            # A node of whom nothing had been heard, with what it wrote long before.
+            lines += [say(2, jobs[1], b"late, of b"), say(3, jobs[2], b"late, of c", "n2")]
+        store.write(*lines)
+        turn()
+    for _ in range(16):
+        turn()
+    assert {job: sorted(lines) for job, lines in found.items()} == {
+        job: sorted(lines) for job, lines in expected.items()
+    }
+
+
 def test_late_node_is_heard_whole(store: StoreWorld) -> None:
     """A node that was cut off ships the lines of ten minutes when it is back."""
     there = [Wrote(i * SECOND, b"n1 step %d" % i, "n1") for i in range(600)]

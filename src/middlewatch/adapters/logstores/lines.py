@@ -34,8 +34,17 @@ class Page:
     full: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """``lines`` of each job that has any, in the order of their times; ``full``: the answer was cut,
+    and it is not known of whom there is more."""
+
+    lines: Mapping[str, list[Line]]
+    full: bool
+
+
 class LineStore(Protocol):
-    """One server. Both calls raise `Unreachable` (away, overloaded), `Refused` (not let in) or
+    """One server. All questions raise `Unreachable` (away, overloaded), `Refused` (not let in) or
     `Unreadable` (an answer that is none), with a sentence for the site's administrator."""
 
     @property
@@ -54,3 +63,13 @@ class LineStore(Protocol):
 
     def counts(self, place: Place, since: int) -> Mapping[Writer, int]:
         """How many lines of each writer there are in a place from ``since`` on."""
+
+    def pages(self, jobs: Sequence[str], since: int, limit: int) -> Pages:
+        """The lines of several jobs (ids of letters, digits and ``_`` alone) from ``since`` on, at
+        most about ``limit`` of them together."""
+
+    def counts_of(
+        self, jobs: Sequence[str], since: int, until: int
+    ) -> Mapping[str, Mapping[Writer, int]] | None:
+        """How many lines of each writer of several jobs there are in [``since``, ``until``), both of
+        them whole seconds; None where there are more writers than the server would tell."""

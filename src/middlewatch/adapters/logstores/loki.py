@@ -8,10 +8,10 @@ no place and drops entries for slow readers, so that it can replace no question.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from middlewatch.adapters.logstores.lines import Line, Page, Writer
+from middlewatch.adapters.logstores.lines import Line, Page, Pages, Writer
 from middlewatch.adapters.logstores.place import SECOND, Place
 from middlewatch.adapters.logstores.selecting import Labels, quoted, writer_of
 from middlewatch.ports.clock import Clock
@@ -76,17 +76,59 @@ class Loki:
         found: dict[Writer, int] = {}
         for entry in result(answer.data, "vector"):
             named = labels_of(entry, "metric")
-            try:
-                number = int(float(entry["value"][1]))
-            except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
-                raise Unreadable(f"Loki counted {plain(str(entry)[:80])!r}") from error
             writer = self._writer(named)
-            found[writer] = found.get(writer, 0) + number
+            found[writer] = found.get(writer, 0) + _number(entry)
         return found
 
+    def pages(self, jobs: Sequence[str], since: int, limit: int) -> Pages:
+        form = {
+            "query": self._any_of(jobs),
+            "start": str(since),
+            "end": str(self._now() + AHEAD),
+            "limit": str(limit),
+            "direction": "forward",
+        }
+        answer = self.server.ask(RANGE, form, LONGEST_ANSWER)
+        if answer.cut or self._now() + AHEAD - since > LONGEST_RANGE:
+            return Pages({}, full=True)
+        found: dict[str, list[Line]] = {}
+        for job, line in self._named_lines(result(answer.data, "streams")):
+            found.setdefault(job, []).append(line)
+        return Pages(found, full=sum(map(len, found.values())) >= limit)
+
+    def counts_of(
+        self, jobs: Sequence[str], since: int, until: int
+    ) -> Mapping[str, Mapping[Writer, int]] | None:
+        labels = self._labels
+        seconds = (until - since) // SECOND
+        if not 0 < seconds <= LONGEST_RANGE // SECOND:
+            return None
+        by = ", ".join(dict.fromkeys((labels.job, labels.node, labels.file)))
+        query = f"sum by ({by}) (count_over_time({self._any_of(jobs)}[{seconds}s]))"
+        answer = self.server.ask(INSTANT, {"query": query, "time": str(until - 1)}, LONGEST_ANSWER)
+        if answer.cut:
+            return None
+        found: dict[str, dict[Writer, int]] = {}
+        for entry in result(answer.data, "vector"):
+            named = labels_of(entry, "metric")
+            of_job = found.setdefault(named.get(labels.job, ""), {})
+            writer = self._writer(named)
+            of_job[writer] = of_job.get(writer, 0) + _number(entry)
+        return found
+
+    def _any_of(self, jobs: Sequence[str]) -> str:
+        labels, listed = self._labels, quoted("|".join(jobs))
+        matchers = [labels.match] if labels.match else []
+        if labels.job_in_stream:
+            matchers.insert(0, f"{labels.job}=~{listed}")
+            return f"{{{','.join(matchers)}}}"
+        return f"{{{','.join(matchers)}}} | {labels.job}=~{listed}"
+
+    def _now(self) -> int:
+        return int(self._clock.now().timestamp()) * SECOND
+
     def _end(self, place: Place, since: int) -> int:
-        now = int(self._clock.now().timestamp()) * SECOND
-        until = place.until if place.until is not None else now + AHEAD
+        until = place.until if place.until is not None else self._now() + AHEAD
         return max(until, since + SECOND)
 
     def _selector(self, place: Place, writer: Writer | None) -> str:
@@ -104,20 +146,32 @@ class Loki:
         return f"{{{','.join(matchers)}}}{''.join(filters)}"
 
     def _lines(self, streams: list[dict[str, Any]]) -> list[Line]:
-        found: list[Line] = []
+        return [line for _, line in self._named_lines(streams)]
+
+    def _named_lines(self, streams: list[dict[str, Any]]) -> list[tuple[str, Line]]:
+        """All lines with their jobs, in the order of their times."""
+        found: list[tuple[str, Line]] = []
         for stream in streams:
-            writer = self._writer(labels_of(stream, "stream"))
+            named = labels_of(stream, "stream")
+            job, writer = named.get(self._labels.job, ""), self._writer(named)
             values = stream.get("values")
             if not isinstance(values, list):
                 raise Unreadable("Loki sent a stream without values")
             for value in values:
                 at, raw = moment_and_text(value)
-                found.append(Line(at, writer, raw))
-        found.sort(key=lambda line: line.at)
+                found.append((job, Line(at, writer, raw)))
+        found.sort(key=lambda entry: entry[1].at)
         return found
 
     def _writer(self, named: Mapping[str, str]) -> Writer:
         return writer_of(named.get(self._labels.node, ""), named.get(self._labels.file, ""))
+
+
+def _number(entry: Mapping[str, Any]) -> int:
+    try:
+        return int(float(entry["value"][1]))
+    except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
+        raise Unreadable(f"Loki counted {plain(str(entry)[:80])!r}") from error
 
 
 def moment_and_text(value: Any) -> tuple[int, bytes]:

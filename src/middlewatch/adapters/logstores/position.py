@@ -153,6 +153,21 @@ class Position:
         found = [(w, n) for w, n in counts.items() if n > self._have(self._key(w), since)]
         return found[:AT_ONCE]
 
+    def surely_has(self, counts: Mapping[Writer, int], since: int, until: int) -> bool:
+        """Whether of the lines in [``since``, ``until``) as many were delivered as a store has.
+        False also where that cannot be told, because the marks do not reach back to ``until``."""
+        for writer, number in counts.items():
+            key = self._key(writer)
+            stream = self._streams.get(key)
+            if stream is not None and stream.floor > until:
+                return False
+            later = (
+                0 if stream is None else len(stream.order) - bisect_left(stream.order, (until, 0))
+            )
+            if number > self._have(key, since) - later:
+                return False
+        return True
+
     def reread_from(self, writer: Writer) -> int:
         """Where to begin reading a writer of whom something is lacking."""
         stream = self._streams.get(self._key(writer))

@@ -12,11 +12,13 @@ questions, and is dropped where the token that comes back is not the one that wa
 from __future__ import annotations
 
 from collections import OrderedDict, deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from middlewatch.adapters.logstores.lines import LineStore, Writer
+from middlewatch.adapters.logstores.lines import LineStore, Page, Writer
 from middlewatch.adapters.logstores.place import SECOND, Place, path_of, place_of
-from middlewatch.adapters.logstores.position import AT_ONCE, Fresh, Position
+from middlewatch.adapters.logstores.position import AT_ONCE, HOUR, Fresh, Position
+from middlewatch.adapters.logstores.together import MOST_JOBS, Together, Wish
 from middlewatch.ports.clock import Clock
 from middlewatch.ports.errors import PortError, Unreachable, Unreadable
 from middlewatch.ports.scanner import Block, CannotRead, Cursor
@@ -31,6 +33,13 @@ USUAL_LINE = 200
 PAGES = 8
 """Pages that one read asks for at most."""
 COUNT_EVERY_S = 15.0
+SETTLED = 10 * SECOND
+"""Of several places together only lines are counted that are older: of younger ones, some that the
+store has were not read yet, and nothing would be seen."""
+SOON_S = 5.0
+LEFT_S = 60.0
+"""A place that was not read for so long is perhaps read no more."""
+MOST_TRIED = 2000
 MOST_UNFINDABLE = 1000
 REMEMBERED = 20_000
 """Places whose state is kept in memory."""
@@ -61,7 +70,12 @@ class _Reader:
     """Writers of whom the store has lines, and finds none when it is asked for their labels."""
     counted_from: int = 0
     counted_at: float = float("-inf")
+    counted_alone: bool = False
+    """Counted together with others it seemed to lack something."""
     final_at: float | None = None
+    place: Place | None = None
+    """As it was asked for last, at ``read_at``."""
+    read_at: float = float("-inf")
     lost: int = 0
     """Lines that were found to be lost and not told of yet."""
 
@@ -88,7 +102,9 @@ class StoreLogs:
         self._store = store
         self._clock = clock
         self._delay_s = delay_s
+        self._together = Together(store, clock)
         self._readers: OrderedDict[str, _Reader] = OrderedDict()
+        """Those that were read longest ago first: their turn comes next."""
 
     def close(self) -> None:
         """Close the connections to the store; the next read opens them again."""
@@ -140,6 +156,7 @@ class StoreLogs:
             final_at = None if reader is None else reader.final_at
             position = Position.of_token(token, place.since)
             reader = _Reader(position, token, final_at=final_at)
+        reader.place, reader.read_at = place, self._clock.monotonic()
         self._readers[place.name] = reader
         if len(self._readers) > REMEMBERED:
             self._readers.popitem(last=False)
@@ -152,7 +169,8 @@ class StoreLogs:
             reader.walk = walk
             usual = min(USUAL_PAGE, int(taken.room / reader.line_bytes))
             limit = min(max(reader.least, usual), self._store.most)
-            page = self._store.page(place, walk.since, limit, walk.writer)
+            page = None if final else self._shared(place, walk)
+            page = page or self._store.page(place, walk.since, limit, walk.writer)
             fresh = self._in_turn(reader, walk, reader.position.unseen(page.lines))
             some = self._take(reader, walk, fresh, taken)
             if some < len(fresh):
@@ -167,6 +185,27 @@ class StoreLogs:
             if taken.room <= 0:
                 return False
         return False
+
+    def _shared(self, place: Place, walk: _Walk) -> Page | None:
+        """The page that begins a walk, asked for with those of others."""
+        if walk.writer is not None or walk.since != walk.began:
+            return None
+        now = self._now()
+        wishes = (
+            Wish(where, reader.position.start(now)) for where, reader in self._at_rest(place.name)
+        )
+        return self._together.page(Wish(place, walk.since), wishes)
+
+    def _at_rest(self, but: str) -> Iterator[tuple[Place, _Reader]]:
+        """Others that will be asked for new lines when their turn comes, the next one first."""
+        now = self._clock.monotonic()
+        for tried, (name, reader) in enumerate(self._readers.items()):
+            if tried > MOST_TRIED:
+                return
+            place = reader.place
+            rests = reader.walk is None and not reader.again and reader.final_at is None
+            if place is not None and name != but and rests and now - reader.read_at < LEFT_S:
+                yield place, reader
 
     def _next_walk(self, reader: _Reader) -> _Walk:
         if reader.again:
@@ -233,13 +272,43 @@ class StoreLogs:
         now = self._clock.monotonic()
         if not final and now - reader.counted_at < COUNT_EVERY_S:
             return True
-        reader.counted_at = now
+        if not final and not reader.counted_alone and self._counted_together(place, reader, now):
+            return True
+        reader.counted_at, reader.counted_alone = now, False
         since = reader.counted_from = reader.position.counted_from(self._now())
         counts = self._store.counts(place, since)
         for writer, count in reader.position.lacking(counts, since):
             start = reader.position.reread_from(writer)
             reader.again.append(_Walk(start, start, writer, count))
         return not reader.again
+
+    def _counted_together(self, place: Place, reader: _Reader, now: float) -> bool:
+        """Count the lines of this place and of others whose time comes soon; whether of this one
+        nothing is missing. Of whom that could not be seen is counted alone."""
+        moment = self._now()
+        hour = reader.position.counted_from(moment) // HOUR
+        wanted = {place.name: reader}
+        wishes = [Wish(place, reader.position.counted_from(moment))]
+        for where, other in self._at_rest(place.name):
+            if len(wishes) >= MOST_JOBS:
+                break
+            since = other.position.counted_from(moment)
+            soon = now - other.counted_at >= COUNT_EVERY_S - SOON_S
+            if soon and not other.counted_alone and since // HOUR == hour:
+                wanted[where.name] = other
+                wishes.append(Wish(where, since))
+        until = moment // SECOND * SECOND - SETTLED
+        counts = None
+        if until > max(wish.since for wish in wishes):
+            counts = self._together.counts(wishes, until)
+        for name, found in (counts or {}).items():
+            one = wanted[name]
+            since = one.position.counted_from(moment)
+            if one.position.surely_has(found, since, until):
+                one.counted_at = now
+            else:
+                one.counted_alone = True
+        return reader.counted_at == now
 
     def _late_enough(self, reader: _Reader, *, final: bool) -> bool:
         if not final:

@@ -10,12 +10,12 @@ from __future__ import annotations
 import calendar
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
 import msgspec
 
-from middlewatch.adapters.logstores.lines import Line, Page, Writer
+from middlewatch.adapters.logstores.lines import Line, Page, Pages, Writer
 from middlewatch.adapters.logstores.place import SECOND, Place
 from middlewatch.adapters.logstores.selecting import Labels, quoted, writer_of
 from middlewatch.ports.errors import Unreadable
@@ -60,11 +60,61 @@ class VictoriaLogs:
         answer = self.server.ask(QUERY, self._form(query, place, since), LONGEST_ANSWER)
         found: dict[Writer, int] = {}
         for row in rows(answer.data, answer.cut):
-            number = row.get("lines", "")
-            if not (number.isascii() and number.isdigit() and len(number) < 19):
-                raise Unreadable(f"VictoriaLogs counted {plain(number)!r} lines")
-            found[self._writer(row)] = int(number)
+            found[self._writer(row)] = _number(row)
         return found
+
+    def pages(self, jobs: Sequence[str], since: int, limit: int) -> Pages:
+        labels = self._labels
+        wanted = ", ".join(
+            dict.fromkeys(
+                ("_time", "_msg", quoted(labels.job), quoted(labels.node), quoted(labels.file))
+            )
+        )
+        query = f"{self._any_of(jobs)} | fields {wanted} | sort by (_time) | limit {limit}"
+        form = {"query": query, "start": rfc3339(since), "timeout": self._patience}
+        answer = self.server.ask(QUERY, form, LONGEST_ANSWER)
+        found: dict[str, list[Line]] = {}
+        number = 0
+        for row in rows(answer.data, answer.cut):
+            found.setdefault(row.get(labels.job, ""), []).append(self._line(row))
+            number += 1
+        return Pages(found, full=answer.cut or number >= limit)
+
+    def counts_of(
+        self, jobs: Sequence[str], since: int, until: int
+    ) -> Mapping[str, Mapping[Writer, int]] | None:
+        labels = self._labels
+        by = ", ".join(
+            dict.fromkeys((quoted(labels.job), quoted(labels.node), quoted(labels.file)))
+        )
+        query = f"{self._any_of(jobs)} | stats by ({by}) count() as lines | limit {MOST_WRITERS}"
+        form = {
+            "query": query,
+            "start": rfc3339(since),
+            "end": rfc3339(until),
+            "timeout": self._patience,
+        }
+        answer = self.server.ask(QUERY, form, LONGEST_ANSWER)
+        found: dict[str, dict[Writer, int]] = {}
+        number = 0
+        for row in rows(answer.data, answer.cut):
+            found.setdefault(row.get(labels.job, ""), {})[self._writer(row)] = _number(row)
+            number += 1
+        return None if answer.cut or number >= MOST_WRITERS else found
+
+    def _any_of(self, jobs: Sequence[str]) -> str:
+        labels = self._labels
+        listed = ", ".join(quoted(job) for job in jobs)
+        matchers = [labels.match] if labels.match else []
+        if labels.job_in_stream:
+            matchers.insert(0, f"{quoted(labels.job)} in ({listed})")
+            return f"{{{','.join(matchers)}}}"
+        stream = [f"{{{','.join(matchers)}}}"] if matchers else []
+        return " ".join([*stream, f"{quoted(labels.job)}:in({listed})"])
+
+    @property
+    def _patience(self) -> str:
+        return f"{self.server.timeout_s:g}s"
 
     def _filter(self, place: Place, writer: Writer | None) -> str:
         labels = self._labels
@@ -82,7 +132,7 @@ class VictoriaLogs:
         return " ".join([*stream, *plain_filters])
 
     def _form(self, query: str, place: Place, since: int) -> dict[str, str]:
-        form = {"query": query, "start": rfc3339(since), "timeout": f"{self.server.timeout_s:g}s"}
+        form = {"query": query, "start": rfc3339(since), "timeout": self._patience}
         if place.until is not None:
             form["end"] = rfc3339(place.until)
         return form
@@ -92,6 +142,13 @@ class VictoriaLogs:
 
     def _writer(self, row: Mapping[str, str]) -> Writer:
         return writer_of(row.get(self._labels.node, ""), row.get(self._labels.file, ""))
+
+
+def _number(row: Mapping[str, str]) -> int:
+    number = row.get("lines", "")
+    if not (number.isascii() and number.isdigit() and len(number) < 19):
+        raise Unreadable(f"VictoriaLogs counted {plain(number)!r} lines")
+    return int(number)
 
 
 def text_of(row: Mapping[str, str]) -> bytes:
