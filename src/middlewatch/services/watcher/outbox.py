@@ -9,7 +9,9 @@ attempt are always in one transaction, so that whoever reads from the stored pla
 signals with the same keys.
 
 A transaction that meets something that moved writes nothing; its attempts are then written one by
-one, so that only the one at fault is lost for this tick and read again from the store.
+one, so that only the one at fault is lost for this tick and read again from the store. Where other
+watchers share the work, each transaction names the shards that it writes for; those that have been
+taken meanwhile are left out.
 """
 
 from __future__ import annotations
@@ -20,21 +22,22 @@ from datetime import datetime
 
 from middlewatch.detection.observe import Observation
 from middlewatch.model.attempt import Attempt
-from middlewatch.model.change import Applied, Change, Lease, WatchState
+from middlewatch.model.change import Applied, Change, WatchState
 from middlewatch.model.identity import AttemptId
 from middlewatch.model.milestone import Milestone
-from middlewatch.model.signal import Progress, Severity, SignalKind
+from middlewatch.model.signal import SILENT, Progress, Severity, SignalKind
 from middlewatch.ports import errors
 from middlewatch.ports.store import Store
 from middlewatch.services.watcher.memory import Codec, Kept, Tail, Watch
 from middlewatch.services.watcher.report import WatcherReport
 from middlewatch.services.watcher.settings import WatcherSettings
+from middlewatch.services.watcher.share import Share, Whole
 from middlewatch.services.watcher.trail import audit_of, audit_of_signals
 
 MOST_TOGETHER = 128
 """Attempts of one transaction."""
 MOST_SIGNALS = 2000
-_ALARMS = frozenset({SignalKind.SILENCE, SignalKind.NO_PROGRESS_AFTER_FAILURE})
+_ALARMS = SILENT | {SignalKind.NO_PROGRESS_AFTER_FAILURE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,14 @@ class Lost:
 class Outbox:
     """Takes each attempt's news and writes them. What is in here is in ``Kept`` already."""
 
-    def __init__(self, store: Store, codec: Codec, settings: WatcherSettings) -> None:
+    def __init__(
+        self,
+        store: Store,
+        codec: Codec,
+        settings: WatcherSettings,
+        share: Share | None = None,
+    ) -> None:
+        self._share = share or Whole()
         self._store = store
         self._codec = codec
         self._settings = settings
@@ -57,7 +67,6 @@ class Outbox:
         """Longest waiting first."""
         self._signals = 0
         self.signal_cap = 0
-        self.lease: Lease | None = None
 
     @property
     def full(self) -> bool:
@@ -110,11 +119,17 @@ class Outbox:
             return False
         return (kept.seen_at - stored.last_seen_at).total_seconds() >= self._settings.seen_every_s
 
-    def drop(self, job_id: str) -> None:
-        """Somebody else writes about this job: what we have of it counts no more."""
+    def drop(self, jobs: frozenset[str]) -> None:
+        """Somebody else writes about these jobs: what we have of them counts no more."""
         for box in (self._soon, self._later):
-            for key in [key for key, kept in box.items() if kept.attempt.job_id == job_id]:
+            for key in [key for key, kept in box.items() if kept.attempt.job_id in jobs]:
                 del box[key]
+
+    def hand_over(self, jobs: frozenset[str], now: datetime, report: WatcherReport) -> list[Lost]:
+        """Write all that is known of these jobs, before somebody else reads on."""
+        for key in [key for key, kept in self._later.items() if kept.attempt.job_id in jobs]:
+            self._soon[key] = self._later.pop(key)
+        return self.flush(now, report)
 
     def flush(self, now: datetime, report: WatcherReport) -> list[Lost]:
         """Write all that somebody waits for."""
@@ -147,6 +162,13 @@ class Outbox:
             # Perhaps written, perhaps not; the next ones would fare no better.
             return [Lost(kept, error) for kept in batch]
         except Exception as error:  # noqa: BLE001 - one job's text must not lose the others' news
+            if isinstance(error, errors.Conflict):
+                self._share.recheck()
+            ours = [kept for kept in batch if self._share.owns(kept.attempt.job_id)]
+            if len(ours) < len(batch):
+                gone = [kept for kept in batch if not self._share.owns(kept.attempt.job_id)]
+                lost = [Lost(kept, error) for kept in gone]
+                return [*lost, *self._together(ours, now, report)] if ours else lost
             if len(batch) == 1:
                 return [Lost(batch[0], error)]
             return self._one_by_one(batch, now, report)
@@ -189,8 +211,7 @@ class Outbox:
         now: datetime,
     ) -> Change:
         return Change(
-            lease=self.lease,
-            now=now,
+            shards=self._share.of(kept.attempt.job_id for kept in batch),
             attempts=tuple(changed.values()),
             watch=tuple(self._state(kept) for kept in moved),
             progress=tuple(_progress(kept) for kept in moved),

@@ -13,6 +13,10 @@ class WatcherReport:
     of those files; ``oldest_unread_s`` is how long ago the one of them (or of those whose log could
     not be asked for) that waits longest had been read to its end."""
 
+    watchers: int = 1
+    """Live ones that share the cluster."""
+    share: float = 1.0
+    """How much of it is this one's, 0 to 1."""
     listing_unknown: str | None = None
     jobs_listed: int = 0
     attempts_new: int = 0

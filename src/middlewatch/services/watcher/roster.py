@@ -37,6 +37,7 @@ from middlewatch.services.watcher.ends import gone, with_accounting
 from middlewatch.services.watcher.memory import Kept
 from middlewatch.services.watcher.report import WatcherReport
 from middlewatch.services.watcher.settings import WatcherSettings
+from middlewatch.services.watcher.share import Share, Whole
 
 _MOST_RECENT = 1000
 
@@ -52,7 +53,14 @@ class Roster:
     their logs brought; whoever is not written yet differs from its ``stored``.
     """
 
-    def __init__(self, store: Store, scheduler: Scheduler, settings: WatcherSettings) -> None:
+    def __init__(
+        self,
+        store: Store,
+        scheduler: Scheduler,
+        settings: WatcherSettings,
+        share: Share | None = None,
+    ) -> None:
+        self._share = share or Whole()
         self._store = store
         self._scheduler = scheduler
         self._settings = settings
@@ -74,10 +82,15 @@ class Roster:
         since = now - timedelta(seconds=self._settings.accounting_gives_up_s)
         recent = AttemptFilter(cluster=self._cluster, final=True, ended_from=since)
         for attempt in self._store.live_attempts(self._cluster):
-            self._load_job(attempt.job_id)
+            self._load_ours(attempt.job_id)
         for attempt in self._store.attempts(recent, 0, _MOST_RECENT):
-            self._load_job(attempt.job_id)
+            self._load_ours(attempt.job_id)
         self._loaded = True
+
+    def _load_ours(self, job_id: str) -> None:
+        if self._share.owns(job_id):
+            self._share.keep()
+            self._load_job(job_id)
 
     def all(self) -> Iterable[Kept]:
         """Every kept attempt, each job's oldest first."""
@@ -113,6 +126,19 @@ class Roster:
         self._jobs.pop(job_id, None)
         self._loaded = False
 
+    def load_again(self) -> None:
+        """More jobs are ours than before: read them at the next `load`."""
+        self._loaded = False
+
+    def let_go(self) -> frozenset[str]:
+        """Drop from memory the jobs that are no longer ours; their numbers."""
+        gone = frozenset(job_id for job_id in self._jobs if not self._share.owns(job_id))
+        for job_id in gone:
+            del self._jobs[job_id]
+        for key in [key for key in self._strangers if not self._share.owns(key[0])]:
+            del self._strangers[key]
+        return gone
+
     def retire(self, snapshot: Snapshot) -> None:
         """Drop from memory the jobs that are over and no longer listed; the store keeps them."""
         listed = {view.job_id for view in snapshot.jobs}
@@ -140,7 +166,8 @@ class Roster:
         report.jobs_listed = len(snapshot.jobs)
         waiting = by_awaited(snapshot.jobs)
         listed: set[str] = set()
-        for view in sorted(snapshot.jobs, key=lambda view: urgency(view, now)):
+        ours = [view for view in snapshot.jobs if self._share.owns(view.job_id)]
+        for view in sorted(ours, key=lambda view: urgency(view, now)):
             if view.array_pending or view.state is JobState.UNREADABLE:
                 listed.add(view.job_id)
                 continue
@@ -255,6 +282,7 @@ class Roster:
             return None
         self._details_left -= 1
         report.details_read += 1
+        self._share.keep()
         answer = self._scheduler.detail(view.job_id)
         match answer:
             case Known(detail, _):
@@ -457,6 +485,7 @@ class Roster:
             distance = min(60.0, 2.0 ** min(entry.asked, 6))
             if (now - entry.asked_at).total_seconds() < distance:
                 return False
+        self._share.keep()
         entry.asked_at = now
         entry.asked += 1
         report.accounting_read += 1

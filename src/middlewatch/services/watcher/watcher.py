@@ -35,6 +35,7 @@ from middlewatch.services.watcher.reading import Reader, Waiting, waiting
 from middlewatch.services.watcher.report import WatcherReport
 from middlewatch.services.watcher.roster import Roster, paths_of, watched
 from middlewatch.services.watcher.settings import WatcherSettings
+from middlewatch.services.watcher.share import Share, Whole
 from middlewatch.services.watcher.trail import resumed
 
 _ALARMS = frozenset({SignalKind.SILENCE, SignalKind.NO_PROGRESS_AFTER_FAILURE})
@@ -50,6 +51,7 @@ class Watcher:
         scheduler: Scheduler,
         logs: LogSource,
         scanner: Scanner,
+        loops: Scanner | None = None,
         patterns: Mapping[str, Pattern],
         codec: Codec,
         policy: Policy | None = None,
@@ -58,20 +60,25 @@ class Watcher:
         places: Callable[[Attempt], tuple[str, ...]] = paths_of,
         own: OwnPatterns | None = None,
         evidence: Evidence | None = None,
+        share: Share | None = None,
     ) -> None:
-        """``patterns`` are those that ``scanner`` was made from, by id. ``clock`` measures what
+        """``patterns`` are those that ``scanner`` was made from, by id, and ``loops``, which searches
+        the output of jobs in which no other pattern finds steps. ``clock`` measures what
         reading costs; without one only bytes and hits are counted. ``places`` says where ``logs``
         has an attempt's output; what it says must not change while the attempt runs. ``own`` searches with the progress
-        patterns that owners give in their jobs' comments; without it those are not used."""
+        patterns that owners give in their jobs' comments; without it those are not used. ``share``
+        says which jobs are this watcher's; without one all are."""
+        self._share = share or Whole()
         self._store = store
         self._scheduler = scheduler
         self._policy = self._site = policy or Policy()
         self._settings = settings or WatcherSettings()
-        self._roster = Roster(store, scheduler, self._settings)
+        self._roster = Roster(store, scheduler, self._settings, self._share)
         self._reader = Reader(
             store=store,
             logs=logs,
             scanner=scanner,
+            loops=loops,
             patterns=patterns,
             codec=codec,
             roster=self._roster,
@@ -79,10 +86,11 @@ class Watcher:
             places=places,
             own=own,
         )
-        self._outbox = Outbox(store, codec, self._settings)
+        self._outbox = Outbox(store, codec, self._settings, self._share)
         self._evidence = evidence or Evidence()
         self._lost: set[str] = set()
         """Jobs that are left alone for the rest of this tick."""
+        self._ticks = 0
         self._turn_of = 0
         self._unread: str | None = None
         """The first job that the last tick had no time for."""
@@ -96,16 +104,17 @@ class Watcher:
         `Unreachable` or `Unreadable` where the store itself cannot be read at all."""
         report = WatcherReport()
         self._follow_limits(report)
+        came = self._divide(now, report)
         self._roster.load(now)
         if self._reader.appends is None:
             facts = self._scheduler.facts()
             self._reader.appends = facts.value.file_append if isinstance(facts, Known) else None
-        answer = self._scheduler.listing()
+        answer = self._scheduler.listing() if self._lists(came) else None
         seen = isinstance(answer, Known)
         if isinstance(answer, Known):
             self._roster.take(answer.value, now, report)
             self._roster.confirm_ends(now, report)
-        else:
+        elif answer is not None:
             report.listing_unknown = answer.why if isinstance(answer, Unknown) else "no listing"
         self._evidence.begin(now, report)
         self._read_all(now, report, seen=seen)
@@ -121,6 +130,36 @@ class Watcher:
             report.errors.append(f"{error}; those before stay in force")
             return
         self._policy = with_limits(self._site, limits)
+
+    # -- other watchers --------------------------------------------------------------------------
+
+    def _divide(self, now: datetime, report: WatcherReport) -> bool:
+        """Settle with the other watchers which jobs are whose; whether some came to us. Raises
+        what the store raises where it cannot be read."""
+        look = self._share.look()
+        if look.lost:
+            self._outbox.drop(self._roster.let_go())
+        if look.going:
+            jobs = self._roster.by_job()
+            going = frozenset(job for job in jobs if self._share.number(job) in look.going)
+            self._lose(self._outbox.hand_over(going, now, report), report)
+        came = False
+        try:
+            came = self._share.settle()
+        except errors.PortError as error:
+            report.errors.append(f"sharing with other watchers: {error}")
+        if look.going:
+            self._outbox.drop(self._roster.let_go())
+        if came:
+            self._roster.load_again()
+        report.watchers, report.share = self._share.members, self._share.held
+        return came
+
+    def _lists(self, came: bool) -> bool:
+        """Whether the cluster is listed in this tick: several watchers take turns, so that all of
+        them together ask as often as one would."""
+        self._ticks += 1
+        return came or (self._ticks + self._share.rank) % self._share.members == 0
 
     # -- one round over all jobs -----------------------------------------------------------------
 
@@ -144,7 +183,7 @@ class Watcher:
         flushed = self._took_s
         while queue:
             kept = queue.popleft()
-            if kept.attempt.job_id in self._lost:
+            if kept.attempt.job_id in self._lost or not self._share.owns(kept.attempt.job_id):
                 continue
             round_of -= 1
             limit = settings.seconds_per_tick if round_of >= 0 else settings.catch_up_s
@@ -158,6 +197,7 @@ class Watcher:
             except Exception as error:  # noqa: BLE001 - a job's log is anybody's text: what it breaks, it breaks alone
                 self._lose([Lost(kept, error)], report)
                 continue
+            self._share.keep()
             left -= max(read, (report.hits - hits) * settings.bytes_per_hit)
             if behind and not spent:
                 queue.append(kept)
@@ -183,8 +223,9 @@ class Watcher:
             ) not in report.errors:
                 report.errors.append(why)
             self._lost.add(job)
-            self._outbox.drop(job)
             self._roster.forget(job)
+        if lost:
+            self._outbox.drop(frozenset(each.kept.attempt.job_id for each in lost))
 
     def _one(
         self, kept: Kept, now: datetime, report: WatcherReport, *, seen: bool, files: bool
@@ -250,6 +291,7 @@ class Watcher:
     def finish(self, now: datetime) -> None:
         """Write what is known and was not written yet, before this watcher goes."""
         self._outbox.finish(now, WatcherReport())
+        self._share.leave()
 
     def _milestones(self, kept: Kept, found: Observation, now: datetime) -> tuple[Milestone, ...]:
         """That training went on beyond the fault, where a restart of ours was recorded."""
