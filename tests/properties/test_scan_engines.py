@@ -17,12 +17,12 @@ from middlewatch.adapters.scan import (
     read_catalogue,
     scanner_for,
 )
+from middlewatch.adapters.scan.cores import cores
 from middlewatch.adapters.scan.engine import HyperscanScanner
 from middlewatch.adapters.scan.reading import LineReader
 from middlewatch.adapters.scan.syntax import (
     UnsupportedError,
     blind_to_digits,
-    cores,
     tree,
     written,
 )

@@ -21,10 +21,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from middlewatch.adapters.scan.catalogue import Catalogue
+from middlewatch.adapters.scan.cores import cores
 from middlewatch.adapters.scan.finding import Both, Finder, HyperscanFinder, Re2Finder
 from middlewatch.adapters.scan.reading import LineReader
 from middlewatch.adapters.scan.scanner import LineScanner, Re2Scanner
-from middlewatch.adapters.scan.syntax import UnsupportedError, cores, tree, written
+from middlewatch.adapters.scan.syntax import UnsupportedError, tree, written
 
 if TYPE_CHECKING:
     import hyperscan
