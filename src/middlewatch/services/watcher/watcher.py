@@ -51,7 +51,6 @@ class Watcher:
         scheduler: Scheduler,
         logs: LogSource,
         scanner: Scanner,
-        loops: Scanner | None = None,
         patterns: Mapping[str, Pattern],
         codec: Codec,
         policy: Policy | None = None,
@@ -62,8 +61,7 @@ class Watcher:
         evidence: Evidence | None = None,
         share: Share | None = None,
     ) -> None:
-        """``patterns`` are those that ``scanner`` was made from, by id, and ``loops``, which searches
-        the output of jobs in which no other pattern finds steps. ``clock`` measures what
+        """``patterns`` are those that ``scanner`` was made from, by id. ``clock`` measures what
         reading costs; without one only bytes and hits are counted. ``places`` says where ``logs``
         has an attempt's output; what it says must not change while the attempt runs. ``own`` searches with the progress
         patterns that owners give in their jobs' comments; without it those are not used. ``share``
@@ -78,7 +76,6 @@ class Watcher:
             store=store,
             logs=logs,
             scanner=scanner,
-            loops=loops,
             patterns=patterns,
             codec=codec,
             roster=self._roster,
