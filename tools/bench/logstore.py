@@ -24,6 +24,7 @@ from middlewatch.lab.victorialogs import CannotBuild, VictoriaLogsServer, availa
 from middlewatch.model.identity import AttemptId
 from middlewatch.model.signal import SourceKind
 from tools.bench.figures import Measured
+from tools.bench.logstore_jobs import measure_jobs
 from tools.bench.signals import crash_lines
 from tools.bench.site import Running, Site, Trouble, cancel, noting, opt_in, wait
 
@@ -53,6 +54,7 @@ def measure(site: Site) -> list[Measured]:
             with site.up(changes) as running:
                 running.up.start()
                 _latency(site, running, server, found)
+            measure_jobs(server, Path(folder), found)
         finally:
             server.stop()
     found.summarise("victorialogs_crash_to_signal_s", p50=0.5, p99=0.99, max=1.0)

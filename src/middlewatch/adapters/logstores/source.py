@@ -93,16 +93,19 @@ class StoreLogs:
     """The log source port. Not to be shared between threads.
 
     ``delay_s``: how long after an attempt's end its last lines may take to arrive; until then its
-    log does not count as read to the end. A block's ``lost`` counts lines that came later, or more
+    log does not count as read to the end. ``together``: of how many jobs new lines are asked for in
+    one question, at most. A block's ``lost`` counts lines that came later, or more
     out of order, than could be told from those that were delivered (after a restart, or when an hour
     is over, the same ones may be found again).
     """
 
-    def __init__(self, store: LineStore, clock: Clock, delay_s: float = 3.0) -> None:
+    def __init__(
+        self, store: LineStore, clock: Clock, delay_s: float = 3.0, together: int = MOST_JOBS
+    ) -> None:
         self._store = store
         self._clock = clock
         self._delay_s = delay_s
-        self._together = Together(store, clock)
+        self._together = Together(store, clock, together)
         self._readers: OrderedDict[str, _Reader] = OrderedDict()
         """Those that were read longest ago first: their turn comes next."""
 

@@ -44,12 +44,13 @@ class _Kept:
 
 
 class Together:
-    """Asks ``store`` for many places at once. Raises `Unreachable`; not for several threads."""
+    """Asks ``store`` for up to ``most`` places at once. Raises `Unreachable`; not for several
+    threads."""
 
-    def __init__(self, store: LineStore, clock: Clock) -> None:
+    def __init__(self, store: LineStore, clock: Clock, most: int = MOST_JOBS) -> None:
         self._store = store
         self._clock = clock
-        self._most = self._most_counted = MOST_JOBS
+        self._limit = self._most = self._most_counted = most
         self._kept: dict[str, _Kept] = {}
 
     def page(self, wish: Wish, others: Iterable[Wish]) -> Page | None:
@@ -65,7 +66,7 @@ class Together:
 
     def _asked(self, wish: Wish, others: Iterable[Wish], now: float) -> _Kept | None:
         if not fit(wish.place) or self._most < 2:
-            self._most = min(MOST_JOBS, self._most + 1)
+            self._most = min(self._limit, self._most + 1)
             return None
         for name in [n for n, kept in self._kept.items() if now - kept.asked_at > FRESH_S]:
             del self._kept[name]
@@ -85,7 +86,7 @@ class Together:
             self._most = len(group) // 2
             return None
         if sum(map(len, answer.lines.values())) < self._store.most // 4:
-            self._most = min(MOST_JOBS, self._most * 2)
+            self._most = min(self._limit, self._most * 2)
         for one in group:
             lines = answer.lines.get(one.place.job, [])
             self._kept[one.place.name] = _Kept(since, now, lines)
@@ -127,7 +128,7 @@ class Together:
         if found is None:
             self._most_counted = len(group) // 2
             return None
-        self._most_counted = min(MOST_JOBS, self._most_counted + 1)
+        self._most_counted = min(self._limit, self._most_counted + 1)
         return {one.place.name: found.get(job, {}) for job, one in group.items()}
 
 
