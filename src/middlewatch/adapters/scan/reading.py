@@ -1,8 +1,9 @@
-"""Whether a pattern matches one line, and what the line says: the same answer for every engine.
+"""Which patterns match one line, and what the line says: the same answer for every engine.
 
 A training prints thousands of lines that differ in their numbers alone. Where a pattern treats all
 digits alike, the places of its groups in a line are those in the same line with other digits, and
-need not be searched for again: they are remembered for the line with every digit made a zero.
+need not be searched for again: they are remembered for the line with every digit made a zero,
+together for all such patterns that were asked about it.
 """
 
 from __future__ import annotations
@@ -17,11 +18,14 @@ from middlewatch.adapters.scan.syntax import UnsupportedError, blind_to_digits, 
 REMEMBERED_LINE = 1024
 """Bytes of the longest line whose places are remembered."""
 REMEMBERED = 4096
-"""Lines remembered, over all patterns."""
+"""Lines remembered."""
 
 _ZEROS = bytes(48 if 48 <= code <= 57 else code for code in range(256))
 
-_Places = tuple[tuple[str, int, int], ...]
+Places = tuple[tuple[str, int, int], ...]
+"""Where the named groups that took part begin and end, by name."""
+Match = tuple[int, Places]
+"""The number of a pattern that matches, and where."""
 Groups = tuple[tuple[str, str], ...]
 
 
@@ -32,15 +36,28 @@ class LineReader:
         self._regexes = tuple(regexes)
         self._memory = memory
         self._searchers: dict[int, tuple[re2._Regexp, tuple[tuple[str, int], ...]]] = {}
-        self._remembered: dict[int, dict[bytes, _Places | None] | None] = {}
-        """By pattern; None where the pattern is not blind to digits."""
-        self._count = 0
+        self._blind: dict[int, bool] = {}
+        self._split: dict[tuple[int, ...], tuple[tuple[int, ...], tuple[int, ...]]] = {}
+        self._remembered: dict[tuple[tuple[int, ...], bytes], tuple[Match, ...]] = {}
 
-    def read(self, number: int, line: bytes) -> Groups | None:
-        """The named groups that took part, by name; None where the pattern does not match."""
-        places = self._places(number, line)
-        if places is None:
-            return None
+    def matches(self, numbers: tuple[int, ...], line: bytes) -> tuple[Match, ...]:
+        """Those of the patterns ``numbers`` (ascending, different) that match, in their order."""
+        blind, others = self._split.get(numbers) or self._parted(numbers)
+        if not blind or len(line) > REMEMBERED_LINE:
+            return self._searched(numbers, line)
+        shape = line.translate(_ZEROS)
+        found = self._remembered.get((blind, shape))
+        if found is None:
+            if len(self._remembered) >= REMEMBERED:
+                self._remembered.clear()
+            found = self._remembered[blind, shape] = self._searched(blind, line)
+        if others and (more := self._searched(others, line)):
+            return tuple(sorted(found + more))
+        return found
+
+    @staticmethod
+    def said(places: Places, line: bytes) -> Groups:
+        """The text of the groups."""
         if line.isascii():
             text = line.decode("ascii")
             return tuple([(name, text[begin:end]) for name, begin, end in places])
@@ -48,40 +65,33 @@ class LineReader:
             [(name, line[begin:end].decode("utf-8", "replace")) for name, begin, end in places]
         )
 
-    def _places(self, number: int, line: bytes) -> _Places | None:
-        try:
-            known = self._remembered[number]
-        except KeyError:
-            known = {} if _blind(self._regexes[number]) else None
-            self._remembered[number] = known
-        if known is None or len(line) > REMEMBERED_LINE:
-            return self._searched(number, line)
-        shape = line.translate(_ZEROS)
-        if shape in known:
-            return known[shape]
-        if self._count >= REMEMBERED:
-            self._forget()
-        self._count += 1
-        found = known[shape] = self._searched(number, line)
-        return found
+    def _parted(self, numbers: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Those that are blind to digits, and the others."""
+        for number in numbers:
+            if number not in self._blind:
+                self._blind[number] = _blind(self._regexes[number])
+        blind = tuple(number for number in numbers if self._blind[number])
+        others = tuple(number for number in numbers if not self._blind[number])
+        if len(self._split) >= REMEMBERED:
+            self._split.clear()
+        self._split[numbers] = (blind, others)
+        return blind, others
 
-    def _forget(self) -> None:
-        for known in self._remembered.values():
-            if known is not None:
-                known.clear()
-        self._count = 0
+    def _searched(self, numbers: tuple[int, ...], line: bytes) -> tuple[Match, ...]:
+        found: list[Match] = []
+        for number in numbers:
+            searcher, names = self._searchers.get(number) or self._compiled(number)
+            match = searcher.search(line)
+            if match is not None:
+                places = [(name, *match.span(at)) for name, at in names if match.start(at) >= 0]
+                found.append((number, tuple(places)))
+        return tuple(found)
 
-    def _searched(self, number: int, line: bytes) -> _Places | None:
-        entry = self._searchers.get(number)
-        if entry is None:
-            searcher = compiled(self._regexes[number], memory=self._memory)
-            names = tuple((name.decode(), index) for name, index in searcher.groupindex.items())
-            entry = self._searchers[number] = (searcher, names)
-        searcher, names = entry
-        match = searcher.search(line)
-        if match is None:
-            return None
-        return tuple((name, *match.span(index)) for name, index in names if match.start(index) >= 0)
+    def _compiled(self, number: int) -> tuple[re2._Regexp, tuple[tuple[str, int], ...]]:
+        searcher = compiled(self._regexes[number], memory=self._memory)
+        names = tuple((name.decode(), index) for name, index in searcher.groupindex.items())
+        self._searchers[number] = (searcher, names)
+        return searcher, names
 
 
 def _blind(regex: str) -> bool:

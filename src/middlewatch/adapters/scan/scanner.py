@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from middlewatch.adapters.scan.catalogue import Catalogue
 from middlewatch.adapters.scan.finding import Candidate, Finder, Re2Finder
-from middlewatch.adapters.scan.reading import LineReader
+from middlewatch.adapters.scan.reading import LineReader, Match
 from middlewatch.model.pattern import Pattern, PatternKind, ProgressForm
 from middlewatch.ports.scanner import RawHit
 
@@ -29,6 +29,8 @@ time as well: nothing in here is tried a second time."""
 
 _Line = tuple[int, int, tuple[int, ...]]
 """Where a line begins and ends, and the numbers of its candidates, ascending and different."""
+_Matched = tuple[int, int, tuple[Match, ...]]
+"""Where a line begins and ends, and what matches it."""
 
 
 class LineScanner:
@@ -57,46 +59,43 @@ class LineScanner:
         candidates = self._finder.find(text)
         if not candidates:
             return hits
-        read, ids, original = self._reader.read, self._ids, plain.original
-        for start, end, numbers in self._without_repaints(text, _by_line(text, candidates)):
+        said, ids, original = self._reader.said, self._ids, plain.original
+        for start, end, matches in self._without_repaints(self._matched(text, candidates)):
             line = text[start:end]
-            shown, offset = None, 0
-            for number in numbers:
-                groups = read(number, line)
-                if groups is None:
-                    continue
-                if shown is None:
-                    shown = line[:LONGEST_LINE].decode("utf-8", "replace")
-                    offset = base_offset + original(start)
-                hits.append(RawHit(ids[number], offset, shown, groups))
+            shown = line[:LONGEST_LINE].decode("utf-8", "replace")
+            offset = base_offset + original(start)
+            hits.extend(
+                [RawHit(ids[number], offset, shown, said(at, line)) for number, at in matches]
+            )
         return hits
 
-    def _without_repaints(self, text: bytes, lines: list[_Line]) -> list[_Line]:
-        """The lines without those that only repaint a bar: of bars of one pattern that follow each
-        other, with no other hit in between, the first and the last are kept.
+    def _matched(self, text: bytes, candidates: list[Candidate]) -> list[_Matched]:
+        """The lines that a pattern really matches: how many candidates are none depends on the
+        finder."""
+        matches = self._reader.matches
+        return [
+            (start, end, found)
+            for start, end, numbers in _by_line(text, candidates)
+            if (found := matches(numbers, text[start:end]))
+        ]
 
-        Lines without a hit are left out here where bars are about, so that a candidate that is
-        none does not stand between two repaintings.
-        """
-        # Candidates are more than hits, and how many more depends on the finder.
-        if not self._bars or not any(not self._bars.isdisjoint(numbers) for _, _, numbers in lines):
-            return lines
-        kept: list[_Line] = []
-        for start, end, numbers in lines:
-            line = text[start:end]
-            found = tuple(n for n in numbers if self._reader.read(n, line) is not None)
-            if not found:
-                continue
+    def _without_repaints(self, lines: list[_Matched]) -> list[_Matched]:
+        """The lines without those that only repaint a bar: of bars of one pattern that follow each
+        other, with no other hit in between, the first and the last are kept."""
+        bars = self._bars
+        kept: list[_Matched] = []
+        for line in lines:
+            number, _ = line[2][0]
             if (
-                len(found) == 1
-                and found[0] in self._bars
+                number in bars
+                and len(line[2]) == 1
                 and len(kept) >= 2
-                and kept[-1][2] == found
-                and kept[-2][2] == found
+                and [one for one, _ in kept[-1][2]] == [number]
+                and [one for one, _ in kept[-2][2]] == [number]
             ):
-                kept[-1] = (start, end, found)
+                kept[-1] = line
             else:
-                kept.append((start, end, found))
+                kept.append(line)
         return kept
 
 
