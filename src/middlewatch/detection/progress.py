@@ -21,7 +21,7 @@ from middlewatch.detection.phases import BEFORE_STEPS, alive, in_phase, phase_ov
 from middlewatch.detection.stamps import Moment, Times
 from middlewatch.detection.state import RECENT_INTERVALS, Counter, DetectionState
 from middlewatch.detection.stride import Stride
-from middlewatch.model.pattern import ProgressForm
+from middlewatch.model.pattern import LOOP, ProgressForm
 from middlewatch.model.signal import Phase
 
 RECOVERED_AFTER = 2
@@ -33,8 +33,11 @@ BACK_AFTER_TIMES = 3.0
 BACK_AFTER_S = 10.0
 OTHER_TIMES = 20
 """So many steps of another counter show that the followed one is printed no more."""
+OTHER_LOOP_TIMES = 3
+"""The same where the followed one may be a count of anything."""
 _GIVEN = ("middlewatch.", "job.")
 """Patterns that were written for this very job: our own line, and what its owner gave."""
+_PLAIN = "plain."
 _SAMPLED = "metrics."
 """A counter in the site's metrics: sampled now and then, so that any printed step is better."""
 
@@ -82,6 +85,12 @@ def after_progress_line(state: DetectionState, hit: Hit, times: Times) -> _Found
     return _stepped(state, _Line(hit, groups, at, times), step, total)
 
 
+def any_loop(state: DetectionState) -> bool:
+    """Whether no framework's pattern is known yet that finds this job's steps, so that those for
+    loops of any kind are worth a search."""
+    return not state.counter.pattern or state.counter.pattern.startswith((LOOP, _PLAIN))
+
+
 def figures(
     state: DetectionState, hit: Hit, groups: dict[str, str], times: Times
 ) -> tuple[Advance, ...]:
@@ -109,6 +118,8 @@ def _explicitness(hit: Hit) -> int:
         return 2
     if hit.pattern.id.startswith(_SAMPLED):
         return 0
+    if hit.pattern.id.startswith(LOOP):
+        return -2
     return {ProgressForm.STEP: 1, ProgressForm.BAR: 0, ProgressForm.TICK: -1}[hit.pattern.form]
 
 
@@ -120,7 +131,8 @@ def _followed(state: DetectionState, hit: Hit, step: int) -> DetectionState | No
     rank = _explicitness(hit)
     other = counter.other_times if counter.other == hit.pattern.id else 0
     more = step > counter.other_step
-    if counter.pattern and rank <= counter.rank and not (more and other + 1 >= OTHER_TIMES):
+    enough = OTHER_LOOP_TIMES if counter.pattern.startswith(LOOP) else OTHER_TIMES
+    if counter.pattern and rank <= counter.rank and not (more and other + 1 >= enough):
         return None
     known = Counter(hit.pattern.id, rank, epochs=counter.epochs)
     if not counter.pattern:

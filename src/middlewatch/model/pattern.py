@@ -36,6 +36,8 @@ class PatternKind(StrEnum):
     CHECKPOINT_SAVED = "checkpoint_saved"
     CHECKPOINT_LOADED = "checkpoint_loaded"
     EVALUATION = "evaluation"
+    PLAN = "plan"
+    """The program changes by plan what a step is: its length, its batch."""
     PHASE = "phase"
     METRIC = "metric"
     """A number that belongs to the step printed before it (loss, throughput, a part's time)."""
@@ -45,6 +47,11 @@ class PatternKind(StrEnum):
     """A line of a stack or flight-recorder dump: where a process stood."""
     ATTEMPT = "attempt"
     """A launcher or a batch script begins: the first such line, or the beginning of another try."""
+
+
+LOOP = "loop."
+"""How the ids of patterns begin that fit a loop of any kind: they are searched for, and what they
+find is followed, only where no better pattern finds steps."""
 
 
 class ProgressForm(StrEnum):

@@ -98,7 +98,7 @@ def watcher(parts: Parts, log: Any, hint: Hint) -> Service:
     """``hint`` is called after a tick that stored something."""
     from middlewatch.adapters.logs import FileLogs, RecordCodec, room_for_files
     from middlewatch.adapters.scan import OwnPatterns
-    from middlewatch.adapters.scan.catalogue import BadPatternError, read_catalogue
+    from middlewatch.adapters.scan.catalogue import BadPatternError, read_catalogue, read_loops
     from middlewatch.adapters.scan.engine import Engine, NoEngineError, engine_of, scanner_for
     from middlewatch.services.watcher import Watch, Watcher
     from middlewatch.services.watcher.health import Health
@@ -112,7 +112,9 @@ def watcher(parts: Parts, log: Any, hint: Hint) -> Service:
     except BadPatternError as error:
         raise BadSettings([Problem("watcher.patterns", str(error))]) from error
     try:
-        scanner = scanner_for(catalogue, Engine(parts.settings.watcher.engine.value))
+        loops = read_loops()
+        engine = Engine(parts.settings.watcher.engine.value)
+        scanner, loop_scanner = scanner_for(catalogue, engine), scanner_for(loops, engine)
     except NoEngineError as error:
         raise BadSettings([Problem("watcher.engine", str(error))]) from error
     log.info("scanning", engine=engine_of(scanner).value, patterns=len(catalogue.patterns))
@@ -123,7 +125,8 @@ def watcher(parts: Parts, log: Any, hint: Hint) -> Service:
         logs=logs,
         places=places,
         scanner=scanner,
-        patterns=catalogue.by_id(),
+        loops=loop_scanner,
+        patterns={**catalogue.by_id(), **loops.by_id()},
         codec=RecordCodec(Watch),
         policy=parts.settings.policy,
         clock=parts.clock,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from middlewatch.detection.progress import any_loop
 from middlewatch.model.attempt import EndedBy
 from middlewatch.model.signal import Phase
 from tests.unit.detection.given import (
@@ -137,6 +140,18 @@ def test_step_that_is_no_number_is_passed_over() -> None:
     story = Story()
     story.look(1, hit(STEP, step="9" * 40))
     assert story.state.progress.last_step is None
+
+
+def test_counter_of_any_loop_gives_way_to_one_that_is_known() -> None:
+    loop = replace(STEP, id="loop.step")
+    story = Story()
+    story.look(1, hit(loop, step=3))
+    assert story.state.progress.last_step == 3
+    assert any_loop(story.state)
+    story.look(2, hit(STEP, step=120))
+    story.look(3, hit(loop, step=4))
+    assert story.state.progress.last_step == 120
+    assert not any_loop(story.state)
 
 
 def test_announced_checkpoint_does_not_count() -> None:

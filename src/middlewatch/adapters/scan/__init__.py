@@ -1,6 +1,11 @@
 """The scanner port over Hyperscan and RE2, and the pattern files that it is made from."""
 
-from middlewatch.adapters.scan.catalogue import BadPatternError, Catalogue, read_catalogue
+from middlewatch.adapters.scan.catalogue import (
+    BadPatternError,
+    Catalogue,
+    read_catalogue,
+    read_loops,
+)
 from middlewatch.adapters.scan.engine import Engine, NoEngineError, scanner_for
 from middlewatch.adapters.scan.own import OwnPatterns
 from middlewatch.adapters.scan.scanner import LineScanner, Re2Scanner
@@ -14,5 +19,6 @@ __all__ = [
     "OwnPatterns",
     "Re2Scanner",
     "read_catalogue",
+    "read_loops",
     "scanner_for",
 ]

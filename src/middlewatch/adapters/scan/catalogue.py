@@ -32,6 +32,7 @@ GROUPS = frozenset(
         "world", "member", "actor", "frame", "file", "thread", "state", "at", "port", "status",
     }
 )  # fmt: skip
+LOOPS = "loops.toml"
 _WORDS = {
     "class": "failure_class",
     "id": "id",
@@ -84,7 +85,7 @@ def read_catalogue(extra: Path | None = None) -> Catalogue:
     macros = _macros(dict(texts).get("macros.toml", ""))
     found: dict[str, Pattern] = {}
     for name, text in texts:
-        if name != "macros.toml":
+        if name not in {"macros.toml", LOOPS}:
             _add(found, name, read_patterns(name, text, macros), replacing=False)
     foreign: set[str] = set()
     if extra is not None:
@@ -104,6 +105,14 @@ def read_catalogue(extra: Path | None = None) -> Catalogue:
                     "with |, or leave some out"
                 )
     return Catalogue(tuple(found.values()), frozenset(foreign))
+
+
+def read_loops() -> Catalogue:
+    """Our patterns for loops of any kind: for the output of jobs in which no other pattern finds
+    steps (`model.pattern.LOOP` begins their ids)."""
+    ours = resources.files("middlewatch").joinpath("patterns")
+    macros = _macros(ours.joinpath("macros.toml").read_text("utf-8"))
+    return Catalogue(read_patterns(LOOPS, ours.joinpath(LOOPS).read_text("utf-8"), macros))
 
 
 def _macros(text: str) -> dict[str, str]:

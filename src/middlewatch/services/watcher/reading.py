@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from middlewatch.detection.batch import Batch, Hit, Unreadable
+from middlewatch.detection.progress import any_loop
 from middlewatch.detection.state import DetectionState, fresh, furthest
 from middlewatch.model.attempt import Attempt
 from middlewatch.model.pattern import Pattern, PatternKind
@@ -74,6 +75,7 @@ class Reader:
         store: Store,
         logs: LogSource,
         scanner: Scanner,
+        loops: Scanner | None = None,
         patterns: Mapping[str, Pattern],
         codec: Codec,
         roster: Roster,
@@ -84,6 +86,7 @@ class Reader:
         self._store = store
         self._logs = logs
         self._scanner = scanner
+        self._loops = loops
         self._patterns = patterns
         self._codec = codec
         self._roster = roster
@@ -151,7 +154,7 @@ class Reader:
             if not got.began_anew:
                 kept.began_anew.pop(tail.path, None)
             turns.append(got)
-        return self._round(kept, turns, over=over, now=now)
+        return self._round(kept, turns, watch, over=over, now=now)
 
     def _began_anew_twice(self, kept: Kept, path: str, now: datetime) -> bool:
         """A file that begins anew under a live attempt is believed at the second look, when a
@@ -164,7 +167,10 @@ class Reader:
             return attempt.append_output
         return bool(self.appends)
 
-    def _round(self, kept: Kept, turns: list[Turn], *, over: bool, now: datetime) -> Round:
+    def _round(
+        self, kept: Kept, turns: list[Turn], watch: Watch, *, over: bool, now: datetime
+    ) -> Round:
+        loops = any_loop(watch.detection)
         hits: list[Hit] = []
         unreadable: list[Unreadable] = []
         read = lines = lost = 0
@@ -180,7 +186,7 @@ class Reader:
             if got.block.data:
                 moment = datetime.fromtimestamp(got.block.modified_at, UTC)
                 written = moment if written is None else max(written, moment)
-                hits.extend(self._hits(got, kept.attempt))
+                hits.extend(self._hits(got, kept.attempt, loops=loops))
         failed = len(unreadable)
         unreadable.extend(self._refused(kept.attempt))
         looked = kept.looked_at
@@ -204,7 +210,7 @@ class Reader:
         tails = tuple(got.tail for got in turns)
         return Round(tails, batch, read, behind, away, lines, failed)
 
-    def _hits(self, got: Turn, attempt: Attempt) -> list[Hit]:
+    def _hits(self, got: Turn, attempt: Attempt, *, loops: bool) -> list[Hit]:
         block = got.block
         if block is None:
             return []
@@ -221,17 +227,20 @@ class Reader:
                 _written_at(block, raw.offset),
                 _node_at(block, raw.offset, allocation),
             )
-            for raw in self._found(block, attempt)
+            for raw in self._found(block, attempt, loops=loops)
         ]
 
-    def _found(self, block: Block, attempt: Attempt) -> Sequence[RawHit]:
-        """The hits of our patterns, and of the one that the job's owner gave."""
+    def _found(self, block: Block, attempt: Attempt, *, loops: bool) -> Sequence[RawHit]:
+        """The hits of our patterns, and of the one that the job's owner gave; of those for loops of
+        any kind where no better one has found steps."""
         found = self._scanner.scan(block.data, block.base_offset)
         given = attempt.opt_in.progress
-        if not given or self._own is None:
-            return found
-        own = self._own.scan(given, block.data, block.base_offset)
-        return sorted((*found, *own), key=lambda raw: raw.offset) if own else found
+        more: list[RawHit] = []
+        if given and self._own is not None:
+            more.extend(self._own.scan(given, block.data, block.base_offset))
+        elif loops and self._loops is not None:
+            more.extend(self._loops.scan(block.data, block.base_offset))
+        return sorted((*found, *more), key=lambda raw: raw.offset) if more else found
 
     def _refused(self, attempt: Attempt) -> tuple[Unreadable, ...]:
         """What is wrong with the pattern that the job's owner gave: said, and no more."""

@@ -51,6 +51,7 @@ class Watcher:
         scheduler: Scheduler,
         logs: LogSource,
         scanner: Scanner,
+        loops: Scanner | None = None,
         patterns: Mapping[str, Pattern],
         codec: Codec,
         policy: Policy | None = None,
@@ -61,7 +62,8 @@ class Watcher:
         evidence: Evidence | None = None,
         share: Share | None = None,
     ) -> None:
-        """``patterns`` are those that ``scanner`` was made from, by id. ``clock`` measures what
+        """``patterns`` are those that ``scanner`` was made from, by id, and ``loops``, which searches
+        the output of jobs in which no other pattern finds steps. ``clock`` measures what
         reading costs; without one only bytes and hits are counted. ``places`` says where ``logs``
         has an attempt's output; what it says must not change while the attempt runs. ``own`` searches with the progress
         patterns that owners give in their jobs' comments; without it those are not used. ``share``
@@ -76,6 +78,7 @@ class Watcher:
             store=store,
             logs=logs,
             scanner=scanner,
+            loops=loops,
             patterns=patterns,
             codec=codec,
             roster=self._roster,
@@ -87,7 +90,7 @@ class Watcher:
         self._evidence = evidence or Evidence()
         self._lost: set[str] = set()
         """Jobs that are left alone for the rest of this tick."""
-        self._ticks = 0
+        self._ticks = self._listed = 0
         self._turn_of = 0
         self._unread: str | None = None
         """The first job that the last tick had no time for."""
@@ -108,9 +111,11 @@ class Watcher:
             self._reader.appends = facts.value.file_append if isinstance(facts, Known) else None
         answer = self._scheduler.listing() if self._lists(came) else None
         seen = isinstance(answer, Known)
+        report.jobs_listed = self._listed
         if isinstance(answer, Known):
             self._roster.take(answer.value, now, report)
             self._roster.confirm_ends(now, report)
+            self._listed = report.jobs_listed
         elif answer is not None:
             report.listing_unknown = answer.why if isinstance(answer, Unknown) else "no listing"
         self._evidence.begin(now, report)

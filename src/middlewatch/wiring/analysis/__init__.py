@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
-from middlewatch.adapters.scan.catalogue import Catalogue, read_catalogue
+from middlewatch.adapters.scan.catalogue import Catalogue, read_catalogue, read_loops
 from middlewatch.attribution import Places
+from middlewatch.model.pattern import Pattern, PatternKind
 from middlewatch.model.policy import Policy
 from middlewatch.ports.scanner import Scanner
 from middlewatch.remediation import History, PastAttempt
@@ -42,6 +43,8 @@ class Analyst:
 
     catalogue: Catalogue
     scanner: Scanner
+    loops: Catalogue
+    loop_scanner: Scanner
     policy: Policy = Policy()
 
     @classmethod
@@ -50,7 +53,13 @@ class Analyst:
         from middlewatch.adapters.scan.scanner import Re2Scanner
 
         catalogue = read_catalogue(extra)
-        return cls(catalogue, Re2Scanner(catalogue), policy or Policy())
+        loops = read_loops()
+        return cls(catalogue, Re2Scanner(catalogue), loops, Re2Scanner(loops), policy or Policy())
+
+    @property
+    def patterns(self) -> dict[str, Pattern]:
+        """All patterns by id."""
+        return {**self.catalogue.by_id(), **self.loops.by_id()}
 
     def analyse(
         self, data: bytes, facts: Facts | None = None, times: tuple[float, ...] | None = None
@@ -122,7 +131,8 @@ class Analyst:
             attempt,
             facts if last else Facts(),
             scanner=self.scanner,
-            patterns=self.catalogue.by_id(),
+            loops=self.loop_scanner,
+            patterns=self.patterns,
             policy=self.policy,
             history=_history(earlier),
             last=last,
@@ -130,10 +140,14 @@ class Analyst:
 
     def _everything(self, data: bytes, timeline: Timeline) -> tuple[list[Found], list[str]]:
         """All hits of the whole file, for what only the whole can tell; and the hosts they name."""
-        patterns = self.catalogue.by_id()
+        patterns = self.patterns
         found: list[Found] = []
         hosts: dict[str, None] = {}
-        for raw in self.scanner.scan(data, 0):
+        hits = list(self.scanner.scan(data, 0))
+        if all(patterns[raw.pattern_id].kind is not PatternKind.PROGRESS for raw in hits):
+            hits.extend(self.loop_scanner.scan(data, 0))
+            hits.sort(key=lambda raw: raw.offset)
+        for raw in hits:
             pattern = patterns[raw.pattern_id]
             step = None
             for name, value in raw.groups:

@@ -20,6 +20,7 @@ from middlewatch.attribution.classes import Depth, class_of, depth_of
 from middlewatch.attribution.kind import CaseKind, kind_of
 from middlewatch.detection.batch import Batch, Hit
 from middlewatch.detection.observe import Observation, observe
+from middlewatch.detection.progress import any_loop
 from middlewatch.detection.state import DetectionState, fresh
 from middlewatch.model.attempt import Attempt, AttemptEnd, EndedBy
 from middlewatch.model.gates import Deployment, Mode, gates_for
@@ -247,6 +248,7 @@ def drive(
     facts: Facts,
     *,
     scanner: Scanner,
+    loops: Scanner,
     patterns: Mapping[str, Pattern],
     policy: Policy,
     history: History,
@@ -260,7 +262,8 @@ def drive(
     )
     for block in _rounds(timeline, lines):
         run.wait_until(_tick(timeline, block))
-        hits = _hits(data, timeline, block, scanner, patterns)
+        searched = (scanner, loops) if any_loop(run.state) else (scanner,)
+        hits = _hits(data, timeline, block, searched, patterns)
         if last and _being_stopped(facts, hits):
             run.attempt = replace(run.attempt, completing=True)
         run.round(Batch(run.attempt, hits, output_at=timeline.moment(block[-1])))
@@ -430,7 +433,7 @@ def _hits(
     data: bytes,
     timeline: Timeline,
     block: range,
-    scanner: Scanner,
+    scanners: Sequence[Scanner],
     patterns: Mapping[str, Pattern],
 ) -> tuple[Hit, ...]:
     start = timeline.starts[block.start - 1]
@@ -446,5 +449,8 @@ def _hits(
             PATH,
             timeline.moment(timeline.line_of(raw.offset)) if clocked else None,
         )
-        for raw in scanner.scan(data[start:end], start)
+        for raw in sorted(
+            (raw for scanner in scanners for raw in scanner.scan(data[start:end], start)),
+            key=lambda raw: raw.offset,
+        )
     )

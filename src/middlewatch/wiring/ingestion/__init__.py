@@ -85,7 +85,7 @@ def checked_here(settings: Settings, asked: Asked, *, slurm: bool) -> Report:
 
 class _Judge:
     def __init__(self, settings: Settings, known: Known) -> None:
-        from middlewatch.adapters.scan.catalogue import BadPatternError, read_catalogue
+        from middlewatch.adapters.scan.catalogue import BadPatternError, read_catalogue, read_loops
         from middlewatch.adapters.scan.scanner import Re2Scanner
         from middlewatch.wiring.loading import BadSettings, Problem
 
@@ -94,8 +94,9 @@ class _Judge:
             catalogue = read_catalogue(Path(folder) if folder else None)
         except BadPatternError as error:
             raise BadSettings([Problem("watcher.patterns", str(error))]) from error
-        self._scanner = Re2Scanner(catalogue)
-        self._patterns = catalogue.by_id()
+        loops = read_loops()
+        self._scanner, self._loops = Re2Scanner(catalogue), Re2Scanner(loops)
+        self._patterns = {**catalogue.by_id(), **loops.by_id()}
         self._settings = settings
         self._known = known
 
@@ -110,7 +111,8 @@ class _Judge:
             match=logs.match,
             delay_s=logs.delay_s,
         )
-        hits = self._scanner.scan(scanned(sample), 0)
+        text = scanned(sample)
+        hits = (*self._scanner.scan(text, 0), *self._loops.scan(text, 0))
         return judged(sample, expected, self._known, hits, self._patterns)
 
     def files(self, asked: Asked, scheduler: Scheduler | None, clock: Clock) -> Iterator[Finding]:
