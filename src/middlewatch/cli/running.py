@@ -111,7 +111,23 @@ def _role(name: str, text: str) -> click.Command:
 
 
 gateway = _role("gateway", "Serve the API alone, over the state of the state directory.")
-watcher = _role("watcher", "Find attempts, read their logs, store signals; nothing else.")
+
+
+@click.command()
+@with_session(json=False)
+@with_flags
+@click.option("--name", metavar="NAME", help="Of a further watcher; the first one has none.")
+def watcher(session: Session, *, name: str | None) -> int:
+    """Find attempts, read their logs, store signals; nothing else.
+
+    Beside `mw up`, or another watcher, on the same state directory: with a name. They share the
+    jobs; each has a core of its own to search logs with.
+    """
+    if name is not None:
+        session.flags["watcher.name"] = name
+    return _run(session, "watcher")
+
+
 manager = _role("manager", "Turn signals into issues, verdicts and advice; nothing else.")
 controller = _role("controller", "Carry out advice; nothing else. Starts the watchdog as well.")
 

@@ -7,6 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from middlewatch.model.sharing import pool_of
 from middlewatch.wiring.looking import cluster_of
 from middlewatch.wiring.parts import Ownership, Parts, Service
 from middlewatch.wiring.settings import Settings, watchdog_config
@@ -102,11 +103,14 @@ def watcher(parts: Parts, log: Any, hint: Hint) -> Service:
     from middlewatch.adapters.scan.engine import Engine, NoEngineError, engine_of, scanner_for
     from middlewatch.services.watcher import Watch, Watcher
     from middlewatch.services.watcher.health import Health
+    from middlewatch.services.watcher.share import Part
     from middlewatch.wiring.evidence import evidence
     from middlewatch.wiring.loading import BadSettings, Problem
     from middlewatch.wiring.logsource import sources
 
     given = parts.settings.watcher.patterns
+    # Whose lock has this name as well: no two processes have it at the same time.
+    name = "-".join(filter(None, (parts.holder, parts.settings.watcher.name)))
     try:
         catalogue = read_catalogue(Path(given) if given else None)
     except BadPatternError as error:
@@ -132,8 +136,15 @@ def watcher(parts: Parts, log: Any, hint: Hint) -> Service:
         clock=parts.clock,
         own=OwnPatterns(),
         evidence=evidence(parts.settings.metrics, parts.clock),
+        share=Part(
+            parts.store,
+            pool_of("watcher", parts.scheduler.cluster),
+            name,
+            parts.settings.watcher.lease_s,
+            parts.clock,
+        ),
     )
-    return WatcherEdge(service, Health(parts.store, parts.holder), parts.clock, log, hint)
+    return WatcherEdge(service, Health(parts.store, name), parts.clock, log, hint)
 
 
 class WatcherEdge:
@@ -149,6 +160,7 @@ class WatcherEdge:
         self._log = log
         self._hint = hint
         self._said: frozenset[str] = frozenset()
+        self._shared: tuple[int, float] = (1, 1.0)
 
     def tick(self, now: datetime) -> object:
         began = self._clock.monotonic()
@@ -156,6 +168,9 @@ class WatcherEdge:
         took_s = self._clock.monotonic() - began
         if report.something_new:
             self._hint()
+        if (shared := (report.watchers, report.share)) != self._shared:
+            self._log.info("sharing", watchers=report.watchers, share=f"{report.share:.0%}")
+            self._shared = shared
         troubles = frozenset(report.errors)
         if report.listing_unknown is not None:
             troubles |= {f"the scheduler cannot be seen: {report.listing_unknown}"}

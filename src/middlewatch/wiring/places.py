@@ -18,6 +18,7 @@ from middlewatch.wiring import presence
 from middlewatch.wiring.settings import Settings
 
 SYSTEM_STATE = Path("/var/lib/middlewatch")
+_ANOTHER = "another state directory (--state-dir)"
 _SOCKET_PATH_LIMIT = 100
 """The kernel takes 107 bytes for the path of a Unix socket."""
 
@@ -125,9 +126,10 @@ class Lock:
         except OSError:
             holder = os.read(self._descriptor, 32).decode("ascii", "replace").strip()
             os.close(self._descriptor)
+            other = "a name of its own (--name)" if role.startswith("watcher") else _ANOTHER
             raise AlreadyRunning(
                 f"`{role}` (process {holder or 'unknown'}) already works on {path.parent}; stop it, "
-                "or give this one another state directory (--state-dir)"
+                f"or give this one {other}"
             ) from None
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)

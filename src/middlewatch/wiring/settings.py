@@ -27,6 +27,7 @@ _STORE_URL = re.compile(r"https?://[^\s/?#@]+(?:/[^\s?#]*)?\Z")
 _LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,127}\Z")
 _MATCHER = r'[A-Za-z_][A-Za-z0-9_.]*(?:=~|!~|!=|=)"(?:[^"\\\x00-\x1f]|\\["\\])*"'
 _MATCHERS = re.compile(rf"{_MATCHER}(?:,{_MATCHER})*\Z")
+_WATCHER = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,31}\Z")
 _HEADER = re.compile(r"[A-Za-z0-9-]{1,64}\Z")
 _HEADER_VALUE = re.compile(r"[\x21-\x7e]{1,150}\Z")
 ENVIRONMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
@@ -118,6 +119,10 @@ class GatewaySettings:
 class WatcherSettings:
     interval_s: float = _key(
         1.0, "between two rounds: one listing of the cluster, then the logs", 0.05
+    )
+    name: str = _key("", "of a further watcher on the same state directory; empty: the first one")
+    lease_s: float = _key(
+        30.0, "how long the jobs of a watcher that was lost are watched by nobody, at most", 2.0
     )
     patterns: str = _key("", "folder with the site's own pattern files; empty: none")
     engine: ScanEngine = _key(
@@ -381,6 +386,11 @@ def contradictions(settings: Settings) -> Iterator[tuple[str, str, str]]:
         yield "policy", "signal_cap", "at least 1"
     if settings.controller.lease_s <= settings.slurm.command_deadline_s:
         yield "controller", "lease", "must be longer than slurm.command_deadline"
+    watcher = settings.watcher
+    if watcher.name and not _WATCHER.match(watcher.name):
+        yield "watcher", "name", "letters, digits and `-`, at most 32, beginning with a letter"
+    if watcher.lease_s < 2 * settings.slurm.look_deadline_s:
+        yield "watcher", "lease", "must be at least twice slurm.look_deadline"
     if settings.controller.max_hold_s > settings.watchdog.max_hold_s:
         yield "controller", "max_hold", "must not be longer than watchdog.max_hold"
     if settings.watchdog.enabled:

@@ -144,11 +144,16 @@ class Process:
             self._mark.stopped(SystemClock().now())
 
     def _take_locks(self, where: places.Places) -> None:
-        names = [role.value for role in Role if role in self._roles]
+        names = [self._named(role) for role in Role if role in self._roles]
         if self._roles == EVERYTHING:
             names.insert(0, "up")
         for name in names:
             self._locks.append(places.Lock(where.lock(name), name))
+
+    def _named(self, role: Role) -> str:
+        """Of watchers there may be several, each with a name of its own."""
+        name = self._settings.watcher.name if role is Role.WATCHER else ""
+        return f"{role.value}-{name}" if name else role.value
 
     def _guard(self, where: places.Places) -> Callable[[], Guarded] | None:
         """Start looking after the watchdog beside the rest of the start; the answer comes later."""

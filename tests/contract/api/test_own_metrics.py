@@ -10,9 +10,10 @@ from pathlib import Path
 from prometheus_client.parser import text_string_to_metric_families
 
 from middlewatch.model.health import BOUNDS_S, Present, Totals, WatcherHealth, as_text
+from middlewatch.model.sharing import pool_of
 from middlewatch.services.gateway.access import Scope
 from tests.contract.api.conftest import Api
-from tests.contract.api.samples import NOW
+from tests.contract.api.samples import CLUSTER, NOW
 
 DOCS = Path(__file__).parents[3] / "docs" / "metrics.md"
 
@@ -65,6 +66,26 @@ def test_watchers_are_told_by_name_with_the_age_of_their_last_account(api: Api) 
         assert line in text.splitlines(), line
     assert "gone" not in text
     assert "odd" not in text
+
+
+def test_shares_are_told_by_watcher_and_what_nobody_watches(api: Api) -> None:
+    pool, term_s = pool_of("watcher", CLUSTER), 86_400.0
+    assert "\nmiddlewatch_unwatched_share " not in scraped(api)
+    api.store.share_out(pool, "one", term_s, take=range(64))
+    api.store.share_out(pool, "gone", 0.0, take=range(64, 192))
+    text = scraped(api).splitlines()
+    for line in (
+        'middlewatch_watcher_share{watcher="one"} 0.25',
+        'middlewatch_watcher_share{watcher="gone"} 0.5',
+        "middlewatch_unwatched_share 0.75",
+    ):
+        assert line in text, line
+    left = {
+        line.partition("watcher=")[2].partition("}")[0]: float(line.rpartition(" ")[2])
+        for line in text
+        if line.startswith("middlewatch_watcher_lease_seconds{")
+    }
+    assert left['"one"'] > 0 >= left['"gone"']
 
 
 def test_page_of_the_docs_names_every_metric_and_no_other(api: Api) -> None:

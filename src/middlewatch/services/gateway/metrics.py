@@ -17,7 +17,7 @@ from middlewatch.model.scheduler import JobState
 from middlewatch.model.signal import Progress
 from middlewatch.ports.errors import PortError
 from middlewatch.services.gateway.service import Context
-from middlewatch.services.gateway.watchers import watchers
+from middlewatch.services.gateway.watchers import shares, watchers
 
 PAGE = 500
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -78,6 +78,7 @@ class _Looks(Collector):
         yield audit
         yield from self._jobs()
         yield from watchers(self._context.store, self._context.clock.now())
+        yield from shares(self._context.store, self._context.cluster)
 
     def _jobs(self) -> Iterator[Metric]:
         """How much of what runs is seen: a site without an alarm on this can be blind for days."""

@@ -6,6 +6,7 @@ its own, and the first to set an alarm on.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import accumulate
@@ -18,6 +19,8 @@ from prometheus_client.core import (
 )
 
 from middlewatch.model.health import BOUNDS_S, PREFIX, WatcherHealth, from_text
+from middlewatch.model.identity import ClusterId
+from middlewatch.model.sharing import pool_of
 from middlewatch.ports.errors import PortError
 from middlewatch.ports.store import Store
 
@@ -76,6 +79,40 @@ def watchers(store: Store, now: datetime) -> Iterator[Metric]:
         for name, told in accounts:
             gauge.add_metric((name,), getattr(told.present, field))
         yield gauge
+
+
+def shares(store: Store, cluster: ClusterId) -> Iterator[Metric]:
+    """How the watchers share the cluster, by what the store says now."""
+    share = GaugeMetricFamily(
+        "middlewatch_watcher_share",
+        "How much of the cluster's jobs is the watcher's, 0 to 1.",
+        labels=("watcher",),
+    )
+    left = GaugeMetricFamily(
+        "middlewatch_watcher_lease_seconds",
+        "Seconds until others may take the watcher's jobs; below 0: it is late, or dead.",
+        labels=("watcher",),
+    )
+    nobodys = GaugeMetricFamily(
+        "middlewatch_unwatched_share",
+        "How much of the cluster's jobs is no live watcher's, 0 to 1; no value before the first.",
+    )
+    try:
+        sharing = store.sharing(pool_of("watcher", cluster))
+    except PortError:
+        return
+    held = Counter(shard.holder for shard in sharing.shards)
+    for lease in sharing.members:
+        remaining = (lease.expires_at - sharing.now).total_seconds()
+        left.add_metric((lease.holder,), remaining)
+        share.add_metric((lease.holder,), held[lease.holder] / max(1, len(sharing.shards)))
+        if remaining > 0:
+            del held[lease.holder]
+    if sharing.shards:
+        nobodys.add_metric((), held.total() / len(sharing.shards))
+    yield share
+    yield left
+    yield nobodys
 
 
 def _buckets(classes: Sequence[int]) -> list[tuple[str, float]]:
