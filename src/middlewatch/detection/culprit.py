@@ -125,9 +125,18 @@ def _of(name: str, words: tuple[str, ...]) -> bool:
     return any(word in name for word in words)
 
 
-def culprit(parts: Parts, excess: float, since: int, lines: int, now_s: float) -> Culprit:
+def culprit(
+    parts: Parts,
+    excess: float,
+    since: int,
+    lines: int,
+    now_s: float,
+    *,
+    maybe_planned: bool = False,
+) -> Culprit:
     """Who is to blame for a slowdown by ``excess`` that began at step ``since``, ``lines`` lines
-    ago. What nothing explains is put down to a node that nobody has named."""
+    ago. What nothing explains is put down to a node that nobody has named, or to the job itself
+    where the steps may have become larger by plan, for all that is printed (``maybe_planned``)."""
     parts = _closed(parts)
     step = _growth(parts, lambda timer: timer.name == STEP, lines)
     data = _growth(parts, lambda timer: _of(timer.name, _DATA_WORDS), lines)
@@ -147,6 +156,12 @@ def culprit(parts: Parts, excess: float, since: int, lines: int, now_s: float) -
         return Culprit("slow_fabric", Domain.NETWORK, (), because)
     if _all_alike(parts, excess, since, lines):
         because = "all ranks became slower alike, so no node is at fault"
+        return Culprit("slow_job", Domain.UNKNOWN, (), because)
+    if maybe_planned:
+        because = (
+            "the work of a step is not printed, and longer sequences or another stage of the data "
+            "would look the same: no node is seen to be at fault"
+        )
         return Culprit("slow_job", Domain.UNKNOWN, (), because)
     unchanged = f", waiting for data did not ({data[1]:.1f} ms)" if data else ""
     return Culprit("slow_node", Domain.HARDWARE, (), f"no part of the step explains it{unchanged}")

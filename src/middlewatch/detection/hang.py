@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timedelta
+from fractions import Fraction
 
 from middlewatch.detection.limits import (
     Limit,
@@ -102,7 +103,7 @@ def _all_told(state: DetectionState) -> bool:
 def _words(state: DetectionState, lasted: float, limit: Limit) -> str:
     known = "learnt for this job"
     if limit.seconds != limit.learnt_s:
-        share = "" if limit.times >= 1 else f"1/{round(1 / limit.times)} of "
+        share = "" if limit.times >= 1 else f"{Fraction(limit.times).limit_denominator(12)} of "
         known = f"set by {share}{limit.name}"
     bound = f"the limit is {limit.seconds:.0f} s, {known}"
     if starting(state):

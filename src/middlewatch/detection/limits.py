@@ -39,11 +39,16 @@ ALARM_TIMES = (4.0, 3.0, 2.5)
 """For an alarm: after one, two, and three or more phases of the kind."""
 LAUNCH_SHARE = 1 / 3
 FIRST_STEP_SHARE = 1 / 3
+FIRST_LINE_SHARE = 2 / 3
+"""It has said that it steps now: the first line may stand for many long steps."""
 COMPILE_SHARE = 1 / 5
 SAID_END_SHARE = 1 / 10
 UNSAID_END_SHARE = 1 / 4
 """A job that has come to its total without a word, and has never shown a pause, may well save or
 evaluate for the first time."""
+EVALUATION_STEPS = 100.0
+FEW_TIMES = 4.0
+STEPS_OF_A_LINE = 15.0
 LOAD_TIMES = 0.5
 """A first save may take this share of what lay before the first step."""
 _LIMIT_OF = {
@@ -142,11 +147,13 @@ def _alarm_limit(state: DetectionState, policy: Policy) -> Limit:
             return _given("launch_limit_s", policy, LAUNCH_SHARE)
         if phase is Phase.COMPILE:
             return _given("compile_limit_s", policy, COMPILE_SHARE)
-        return _given("first_step_limit_s", policy, FIRST_STEP_SHARE)
+        steps = phase is Phase.FIRST_STEP
+        share = FIRST_LINE_SHARE if steps else FIRST_STEP_SHARE
+        return _given("first_step_limit_s", policy, share)
     if ending(state):
         return _at_the_end(state, policy)
     if len(state.intervals) < ENOUGH:
-        return _given("first_step_limit_s", policy, FIRST_STEP_SHARE)
+        return _given("first_step_limit_s", policy, FIRST_STEP_SHARE, _first_steps_s(state))
     if not announced(state):
         return _between_steps(state, policy)
     learnt = _usual_s(state)
@@ -154,9 +161,13 @@ def _alarm_limit(state: DetectionState, policy: Policy) -> Limit:
     if seen:
         times = ALARM_TIMES[min(seen, len(ALARM_TIMES)) - 1]
         return _given("silence_floor_s", policy, learnt_s=max(learnt, times * longest))
-    # A large model takes long to load, and to save. A smaller one is not waited for as long.
-    load = LOAD_TIMES * (state.startup_s or 0.0) if phase is Phase.CHECKPOINT else 0.0
-    return _given(_LIMIT_OF[phase], policy, _SHARE_OF[phase], max(learnt, load))
+    if phase is Phase.CHECKPOINT:
+        # A large model takes long to load, and to save. A smaller one is not waited for as long.
+        learnt = max(learnt, LOAD_TIMES * (state.startup_s or 0.0))
+    if phase is Phase.EVALUATION:
+        # It takes steps as well, some tens or hundreds, mostly shorter ones.
+        learnt = max(learnt, EVALUATION_STEPS * (state.progress.step_time_s or 0.0))
+    return _given(_LIMIT_OF[phase], policy, _SHARE_OF[phase], learnt)
 
 
 def _between_steps(state: DetectionState, policy: Policy) -> Limit:
@@ -175,6 +186,13 @@ def _at_the_end(state: DetectionState, policy: Policy) -> Limit:
         return _given("silence_floor_s", policy, learnt_s=learnt)
     share = SAID_END_SHARE if said or shown else UNSAID_END_SHARE
     return _given("shutdown_limit_s", policy, share, learnt)
+
+
+def _first_steps_s(state: DetectionState) -> float:
+    """What the first lines promise of the distance of the next ones, seconds: each may stand for
+    several steps."""
+    step = max(state.step_times, default=0.0)
+    return max(STEPS_OF_A_LINE * step, FEW_TIMES * max(state.intervals, default=0.0))
 
 
 def _usual_s(state: DetectionState) -> float:

@@ -17,7 +17,7 @@ from middlewatch.detection.checkpoints import after_checkpoint_line, confirmed, 
 from middlewatch.detection.hang import recovery, with_pause
 from middlewatch.detection.hits import SIGNALS, cut, with_failure, with_traceback
 from middlewatch.detection.limits import silence_limit
-from middlewatch.detection.pace import network_seen
+from middlewatch.detection.pace import network_seen, planned
 from middlewatch.detection.phases import BEFORE_STEPS, alive, in_phase, silent_s
 from middlewatch.detection.progress import after_progress_line, figures, recovered
 from middlewatch.detection.stamps import Moment, Times, when
@@ -175,6 +175,9 @@ class Lines:
                 pass
             case PatternKind.EVALUATION:
                 self.state = in_phase(confirmed(state, at), Phase.EVALUATION, at)
+            case PatternKind.PLAN:
+                # Other shapes are compiled anew, mostly without another word.
+                self.state = planned(in_phase(state, Phase.COMPILE, at))
             case PatternKind.TOTAL:
                 self.state = _with_total(state, hit)
             case _:

@@ -9,6 +9,7 @@ never called slow, and a job that starts again inside itself is learnt anew.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -49,9 +50,16 @@ SAVING_STEPS = 10
 """Steps that are passed over during a save that is not known to print its end."""
 SAVING_STEPS_LONG = 200
 LONGEST_STEP_S = 86_400.0
+PLANNED = 0.34
+"""A node that is slower than by 40 % mostly fails."""
+_WORK = re.compile(r"(?i)tok(?:en)?s?\b|tok(?:en)?s?[_ /]|flop|mfu")
+"""A throughput that counts work stays the same when steps become larger; samples and steps in a
+second do not."""
 STEADY_LINES = 10
 """A batch size that changes sooner than this is a variable, not a plan."""
 MOST_REPORTS = 20
+MOST_PLANS = 32
+"""A program that changes its plans more often than that would never be called slow."""
 
 _THROUGHPUT, _TIME, _CLOCK = 3, 2, 1
 
@@ -71,6 +79,17 @@ def network_seen(state: DetectionState, hit: Hit, seen: datetime) -> DetectionSt
     if hit.pattern.domain is not Domain.NETWORK:
         return state
     return replace(state, parts=with_network_line(state.parts, seen.timestamp()))
+
+
+def planned(state: DetectionState) -> DetectionState:
+    """The program says that its steps are others from now on: nothing is usual any more."""
+    speed = state.speed
+    if speed.plans >= MOST_PLANS:
+        return state
+    anew = replace(
+        speed, baseline=Baseline(), step=None, dropped=0, anchor_s=None, plans=speed.plans + 1
+    )
+    return replace(state, speed=anew)
 
 
 class _Pace:
@@ -110,6 +129,7 @@ class _Pace:
             baseline=self._watch.record(),
             slow_class=self._slow_class,
             reports=self._reports,
+            plans=self._state.speed.plans,
         )
         return replace(self._state, speed=speed, parts=self._parts)
 
@@ -229,11 +249,27 @@ class _Pace:
             return
         if isinstance(found, Change):
             first = found.first.step
-            reason = culprit(self._parts, found.excess, first, found.lines, a.at_s)
+            planned = self._maybe_planned(hit, found)
+            reason = culprit(
+                self._parts, found.excess, first, found.lines, a.at_s, maybe_planned=planned
+            )
             self._slow_class = reason.failure_class
             self.signals.append(self._slow(hit, found, reason))
         else:
             self.signals.append(self._back(a, hit, found))
+
+    def _maybe_planned(self, hit: Hit, change: Change) -> bool:
+        """Whether the steps may have become larger by plan: nothing that is printed says how much
+        work a step is, and the change is larger than what a throttled node makes of it, comes in
+        stages, or goes on growing."""
+        if self._rank == _THROUGHPUT:
+            told = _WORK.search(hit.line) is not None
+        else:
+            told = self._batch is not None
+        if told:
+            return False
+        stages = change.again and self._slow_class == "slow_job"
+        return stages or change.excess >= PLANNED or self._watch.rises
 
     # -- what is said -------------------------------------------------------------------------
 

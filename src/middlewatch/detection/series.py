@@ -32,7 +32,8 @@ class Held(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Baseline:
     """The change-point test of one series. ``level`` and ``scale`` are the usual cost and its
-    spread, ``error`` what the level may be wrong by; level is None until there are enough lines.
+    spread, ``error`` what the level may be wrong by, ``drift`` how far it goes up and down by itself
+    over many lines; level is None until there are enough lines.
     ``recent`` are the last costs that belong
     to the baseline, ``blocks`` the medians of eight each, of ``joined`` lines in all. ``sums`` are
     the statistics, ``runs`` how many lines each has been above zero, ``streaks`` how many in a row
@@ -48,6 +49,7 @@ class Baseline:
     level: float | None = None
     scale: float = 0.0
     error: float = 0.0
+    drift: float = 0.0
     needs: tuple[int, ...] = ()
     sums: tuple[float, ...] = ()
     runs: tuple[int, ...] = ()
@@ -62,7 +64,8 @@ class Baseline:
 class Speed:
     """The speed of one attempt: ``rank`` says which quantity is followed, ``step`` is the last
     step of it. ``dropped`` counts the lines in a row that were passed over because of a pause,
-    ``saves`` the saves that began, of which ``save`` is the last.
+    ``saves`` the saves that began, of which ``save`` is the last, ``plans`` the changes of what a
+    step is.
     Where only clocks tell the speed, ``anchor_s`` is when step ``anchor`` was printed, by the
     clock ``clock``, ``at_s`` the last line's time, and ``coarse`` how sure it is that this clock
     knows whole seconds only."""
@@ -83,6 +86,7 @@ class Speed:
     baseline: Baseline = Baseline()
     slow_class: str = ""
     reports: int = 0
+    plans: int = 0
 
 
 @dataclass(frozen=True, slots=True)

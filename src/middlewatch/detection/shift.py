@@ -23,6 +23,7 @@ from math import ceil, exp, log, sqrt
 from statistics import median
 
 from middlewatch.detection.series import BLOCK, BLOCKS, HELD, RECENT, Baseline, Held
+from middlewatch.detection.spread import around_neighbours, drift_of, spread_of
 
 SIZES = (0.045, 0.12, 0.30)
 """Changes that are looked for, in logarithms: 4.6, 13 and 35 % more time."""
@@ -40,17 +41,22 @@ EARLY = 300
 EARLY_MORE = 0.05
 HABIT_ITERATIONS = 40
 LONG_LINES = 50
+BLOCKS_TO_DRIFT = 8
+"""Blocks that show them."""
 BACK_ITERATIONS = 10
 CHANCE = 0.004
 """How often in ten thousand iterations single slow lines may come in a row by chance."""
+MEAN_LINES = 5
+CHANCE_OF_MEANS = 0.03
+"""The same where each line is the mean of at least five iterations: fewer lines are left to wait
+for, and a line that one slow step spoils is rare and never far off."""
 WORSE = 0.08
 """A slow job is told of again when it has become slower by this and by half as much again."""
+RISING_LINES = 3
+"""The first of them may hold steps of before the change."""
 ERRORS = 4.0
 """A change must be this many times what the level itself may be wrong by."""
 _MOST = 3 * ENOUGH
-_TO_SIGMA = 1.4826
-_DECILE = 1.2816
-_MEDIAN_OF_BLOCK = 1.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +97,7 @@ class Watch:
     """The series while a round's lines are added to it; `record` gives the frozen one again."""
 
     __slots__ = (
-        "_back", "_blocks", "_error", "_habits", "_held", "_iterations", "_joined", "_level", "_needs",
+        "_back", "_blocks", "_drift", "_error", "_habits", "_held", "_iterations", "_joined", "_level", "_needs",
         "_per_line", "_recent", "_runs", "_scale", "_slow", "_streaks", "_sums",
     )  # fmt: skip
 
@@ -104,6 +110,7 @@ class Watch:
         self._level = known.level
         self._scale = known.scale
         self._error = known.error
+        self._drift = known.drift
         self._needs = list(known.needs)
         self._sums = list(known.sums) or [0.0] * len(SIZES)
         self._runs = list(known.runs) or [0] * len(SIZES)
@@ -124,6 +131,7 @@ class Watch:
             level=self._level,
             scale=self._scale,
             error=self._error,
+            drift=self._drift,
             needs=tuple(self._needs),
             sums=tuple(round(one, 6) for one in self._sums),
             runs=tuple(self._runs),
@@ -138,6 +146,16 @@ class Watch:
     def level(self) -> float:
         """The usual cost; 0 while it is not known."""
         return self._level or 0.0
+
+    @property
+    def rises(self) -> bool:
+        """Whether the lines of the change that was found go on growing."""
+        costs = [one.cost for one in self._held]
+        third = len(costs) // 3
+        if third < RISING_LINES:
+            return False
+        grown = median(costs[-third:]) - median(costs[:third])
+        return grown > max(self._slow / 6, 3 * self._scale * sqrt(2 / third))
 
     def add(self, line: Held, taken: int) -> Change | Back | None:
         """One more line, which covers ``taken`` iterations; what is certain now."""
@@ -172,7 +190,7 @@ class Watch:
         found: Change | None = None
         for i, need in enumerate(self._needs):
             size = max(SIZES[i], ERRORS * self._error)
-            gain = size / spread * (above - size / 2)
+            gain = size / spread * (above - self._drift - size / 2)
             total = self._sums[i] + self._capped(gain, size, need)
             total = min(_MOST, total) if total > 0 else 0.0
             self._sums[i] = total
@@ -278,31 +296,38 @@ class Watch:
 
     def _learn(self) -> None:
         blocks = self._blocks[-BLOCKS:]
-        ordered = sorted(self._recent[-RECENT:])
+        recent = self._recent[-RECENT:]
+        ordered = sorted(recent)
         count = len(ordered)
-        middle = ordered[count // 2]
-        level = median(blocks) if len(blocks) >= 4 else median(ordered)
-        deviation = median([abs(one - middle) for one in ordered])
-        decile = ordered[min(count - 1, ceil(0.9 * count) - 1)] - middle
-        scale = max(_TO_SIGMA * deviation, decile / _DECILE)
-        if len(blocks) >= 4:
-            centre = median(blocks)
-            apart = median([abs(one - centre) for one in blocks])
-            scale = max(scale, _TO_SIGMA * apart * sqrt(BLOCK) / _MEDIAN_OF_BLOCK)
-        self._level = level
-        self._scale = round(max(FLOOR, scale * (1.0 + 4.0 / self._joined)), 6)
+        self._level = level = median(blocks) if len(blocks) >= 4 else median(ordered)
         counted = BLOCK * len(blocks) if len(blocks) >= 4 else count
-        self._error = round(1.5 * self._scale / sqrt(counted), 6)
+        if self._per_line >= MEAN_LINES and len(blocks) >= BLOCKS_TO_DRIFT:
+            # What neighbouring means have in common are slow ups and downs, and no noise.
+            scale, self._drift = around_neighbours(recent), drift_of(blocks[self._warming() :])
+            wrong = sqrt(scale * scale / counted + self._drift * self._drift / len(blocks))
+        else:
+            scale, self._drift = spread_of(ordered, blocks), 0.0
+            wrong = scale / sqrt(counted)
+        young = 1.0 + 4.0 / self._joined
+        self._scale = round(max(FLOOR, scale * young), 6)
+        self._error = round(1.5 * max(self._scale / sqrt(counted), wrong * young), 6)
         self._needs = [self._need(i, ordered, level) for i in range(len(SIZES))]
+
+    def _warming(self) -> int:
+        """How many of the blocks hold the job's first iterations, which are slower."""
+        if self._joined >= BLOCK * BLOCKS:
+            return 0
+        return min(len(self._blocks) // 4, ceil(EARLY / self._per_line / BLOCK))
 
     def _need(self, i: int, ordered: list[float], level: float) -> int:
         """How many lines in a row an alarm takes: so many that single slow lines, as frequent as
         in this job, do not come in such a row by chance, and more than have come and gone before.
         """
-        as_slow = sum(one - level > SIZES[i] / 2 for one in ordered)
+        as_slow = sum(one - level - self._drift > SIZES[i] / 2 for one in ordered)
         share = (as_slow + 1) / (len(ordered) + 2)
         lines = max(20.0, 10_000 / self._per_line)
-        by_chance = ceil(log(CHANCE / lines) / log(share)) if share < 1 else HELD
+        chance = CHANCE if self._per_line < MEAN_LINES else CHANCE_OF_MEANS
+        by_chance = ceil(log(chance / lines) / log(share)) if share < 1 else HELD
         if self._per_line >= LONG_LINES and i:
             # A mean of so many iterations is no chance hit: its neighbours need not bear it out.
             by_chance = min(by_chance, 3)

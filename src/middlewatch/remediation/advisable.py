@@ -101,7 +101,7 @@ _DEFAULTS: dict[str, tuple[Advisable, str]] = {
     "slow_node": (_EXCL, "one node or GPU slows everybody down"),
     "slow_input": (_YES, "reading slowed down; a restart often clears it"),
     "slow_fabric": (_EXCL, "communication slowed down"),
-    "slow_job": (_NO, "all ranks became slower alike: another place would not help"),
+    "slow_job": (_NO, "no node is seen to be at fault: another place would not help"),
     "killed_unknown": (
         _YES,
         "nothing says who ended it or why; one more try, and look for a reason if it ends again",

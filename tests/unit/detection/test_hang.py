@@ -16,7 +16,9 @@ from tests.unit.detection.given import (
     COMPILING,
     CRASH,
     EVALUATION,
+    FIRST_STEP,
     LAUNCHER,
+    PLAN,
     RESTARTING,
     SAVED,
     SAVING,
@@ -157,6 +159,20 @@ def test_first_save_of_a_job_that_took_long_to_load_may_take_longer() -> None:
     assert [s.kind for s in story.look(last + 503)] == [SignalKind.OVERDUE]
 
 
+def test_first_evaluation_of_a_job_with_long_steps_may_take_longer() -> None:
+    story = Story()
+    last = story.steps(1, 30, 0, every=13.0)
+    story.look(last + 1, hit(EVALUATION))
+    assert silence_limit_s(story.state, story.policy) == 1300
+
+
+def test_steps_that_become_others_by_plan_may_be_compiled_anew_in_silence() -> None:
+    story, last = familiar()
+    story.look(last + 1, hit(PLAN))
+    assert story.look(last + 700) == []
+    assert [s.kind for s in story.look(last + 722)] == [SignalKind.OVERDUE]
+
+
 def test_alarm_never_comes_after_the_silence_counts() -> None:
     story = Story(policy=Policy(checkpoint_limit_s=200.0))
     story.look(1000, hit(STEP, step=1))
@@ -187,6 +203,22 @@ def test_before_the_first_step_another_limit_holds() -> None:
     story.look(0, hit(CASCADE))
     assert SignalKind.OVERDUE in {signal.kind for signal in story.look(601)}
     assert SignalKind.SILENCE in {signal.kind for signal in story.look(1801)}
+
+
+def test_first_line_of_a_job_that_says_that_it_steps_may_stand_for_many_steps() -> None:
+    story = Story()
+    story.look(0, hit(FIRST_STEP))
+    assert story.look(1199) == []
+    assert SignalKind.OVERDUE in {signal.kind for signal in story.look(1201)}
+
+
+def test_first_lines_promise_how_far_the_next_ones_are() -> None:
+    story = Story()
+    story.look(1040, hit(STEP, step=10))
+    assert story.look(1641) != []
+    story = Story()
+    story.look(1040, hit(STEP, step=10, step_s=104.0))
+    assert silence_limit_s(story.state, story.policy) == 1560
 
 
 def test_output_before_the_first_step_is_life() -> None:

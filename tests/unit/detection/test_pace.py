@@ -11,7 +11,7 @@ import pytest
 
 from middlewatch.detection.advance import Advance, judged
 from middlewatch.detection.batch import Hit
-from middlewatch.detection.pace import network_seen
+from middlewatch.detection.pace import MOST_PLANS, network_seen, planned
 from middlewatch.detection.state import DetectionState, fresh
 from middlewatch.model.pattern import Pattern, PatternKind, ProgressForm
 from middlewatch.model.policy import Policy
@@ -48,6 +48,7 @@ class Log:
         data_s: float | None = None,
         pattern: Pattern = STEP,
         paused: bool = False,
+        line: str = "step",
         **groups: str,
     ) -> list[Signal]:
         """``count`` lines of ``taken`` steps each; the first follows a pause if ``paused``."""
@@ -57,8 +58,8 @@ class Log:
             self.step += taken
             self.at_s += own * taken
             self._offset += 100
-            hit = Hit(pattern, "f#0", self._offset, "step", tuple(groups.items()), "/out.log")
-            line = Advance(
+            hit = Hit(pattern, "f#0", self._offset, line, tuple(groups.items()), "/out.log")
+            advance = Advance(
                 self.step,
                 taken,
                 own if told else None,
@@ -69,7 +70,7 @@ class Log:
                 own_clock="printed",
                 hit=hit,
             )
-            new += self._judge([line])
+            new += self._judge([advance])
         return new
 
     def table(self, name: str, low: float, high: float) -> None:
@@ -88,6 +89,9 @@ class Log:
     def network_trouble(self) -> None:
         hit = Hit(LINK, "f#0", self._offset, "link down", (), "/out.log")
         self.state = network_seen(self.state, hit, datetime.fromtimestamp(self.at_s, UTC))
+
+    def plan(self) -> None:
+        self.state = planned(self.state)
 
     def _judge(self, lines: Iterable[Advance]) -> tuple[Signal, ...]:
         now = datetime.fromtimestamp(self.at_s + 1, UTC)
@@ -298,8 +302,66 @@ def test_all_ranks_alike_is_no_nodes_fault() -> None:
 def test_what_nothing_explains_blames_no_rank() -> None:
     log = Log()
     log.steps(100)
-    (signal,) = log.steps(20, 1.5)
+    (signal,) = log.steps(20, 1.2)
     assert (signal.failure_class, signal.ranks, signal.nodes) == ("slow_node", (), ())
+
+
+def test_steps_that_may_be_larger_by_plan_blame_no_node() -> None:
+    log = Log()
+    log.steps(100)
+    (signal,) = log.steps(60, 2.0)
+    assert (signal.failure_class, signal.domain) == ("slow_job", Domain.UNKNOWN)
+    assert "no node is seen to be at fault" in signal.detail
+    (again,) = log.steps(60, 4.0)
+    assert again.failure_class == "slow_job"
+
+
+def test_steps_that_grow_without_end_blame_no_node() -> None:
+    log = Log(noise=0.002)
+    log.steps(300)
+    grown = [signal for step in range(200) for signal in log.steps(1, 1 + step / 400)]
+    assert {signal.failure_class for signal in grown} == {"slow_job"}
+
+
+@pytest.mark.parametrize("words", ["10.3M tok/s", "tokens_per_sec: 580K", "358.0 TFLOP/s/GPU"])
+def test_throughput_that_counts_work_tells_a_slow_machine_from_larger_steps(words: str) -> None:
+    log = Log()
+    log.steps(100, throughput=1000.0, line=words)
+    (signal,) = log.steps(20, 2.0, throughput=1000.0, line=words)
+    assert signal.failure_class == "slow_node"
+
+
+def test_throughput_that_counts_samples_does_not() -> None:
+    log = Log()
+    log.steps(100, throughput=1000.0, line="imgs/s=1258")
+    (signal,) = log.steps(20, 2.0, throughput=1000.0, line="imgs/s=1258")
+    assert signal.failure_class == "slow_job"
+
+
+def test_batch_that_stays_tells_a_slow_machine_from_larger_steps() -> None:
+    log = Log()
+    log.steps(100, batch_size="256")
+    (signal,) = log.steps(20, 2.0, batch_size="256")
+    assert signal.failure_class == "slow_node"
+
+
+def test_announced_plan_is_learnt_anew_and_a_slowdown_behind_it_is_told() -> None:
+    log = Log()
+    log.steps(100)
+    log.plan()
+    assert log.steps(100, 2.0) == []
+    (signal,) = log.steps(30, 2.4)
+    assert signal.failure_class == "slow_node"
+
+
+def test_program_that_changes_its_plan_all_the_time_is_not_believed_for_ever() -> None:
+    log = Log()
+    for _ in range(MOST_PLANS):
+        log.steps(10)
+        log.plan()
+    log.steps(60)
+    log.plan()
+    assert kinds(log.steps(20, 1.3)) == [SignalKind.SLOW]
 
 
 def test_one_round_or_many_give_the_same() -> None:
