@@ -197,6 +197,32 @@ def test_a_role_alone_starts_and_stops(world: World, role: str) -> None:
     assert '"stopped"' in world.err()
 
 
+def test_a_watcher_with_a_name_shares_the_jobs_with_that_of_up(world: World) -> None:
+    fast = ("--set", "watcher.interval=0.1")
+    world.up("--no-watchdog", *fast)
+    again = world.run("watcher")
+    assert (again.returncode, "a name of its own (--name)" in again.stderr) == (5, True)
+    further = world.start("watcher", "--name", "second", "--log-format", "json", *fast)
+
+    def shares() -> list[tuple[int, str]]:
+        told = [
+            json.loads(line)
+            for line in world.err().splitlines()
+            if '"sharing"' in line and line.endswith("}")
+        ]
+        return [(one["watchers"], one["share"]) for one in told]
+
+    wait_until(
+        lambda: len([share for _, share in shares() if share not in {"0%", "100%"}]) >= 2,
+        "they do not share",
+    )
+    same = world.run("watcher", "--name", "second")
+    assert (same.returncode, "`watcher-second`" in same.stderr) == (5, True)
+    further.send_signal(signal.SIGTERM)
+    assert further.wait(60) == 0
+    wait_until(lambda: shares()[-1] == (1, "100%"), "its jobs are nobody's")
+
+
 def test_the_watchdog_alone_needs_no_database_and_no_gateway(world: World) -> None:
     process = world.start("watchdog", "--set", "watchdog.interval=0.2")
     wait_until(lambda: (world.state / presence.WATCHDOG_ALIVE).exists(), world.err())
