@@ -8,7 +8,7 @@ is ever done because of it.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from middlewatch.detection.batch import Batch
@@ -30,8 +30,51 @@ from middlewatch.model.signal import (
 LOG = "log"
 PROGRESS = "progress"
 METRICS = "metrics"
+LONGEST_SPAN = timedelta(minutes=30)
 LINES = "lines"
 SENTENCE = 300
+
+
+MUTE = "log_mute"
+ENOUGH = 10
+"""So many lines of others are enough to know that there are any: where they wrote as many in three
+times the span, that none of them writes in it by chance happens once in thirty times."""
+
+
+@dataclass(frozen=True, slots=True)
+class Others:
+    """How many lines others than the job wrote in the last half of its silence (``lately``), and in
+    three times that span before (``before``); `ENOUGH` at most."""
+
+    before: int
+    lately: int
+
+    @property
+    def fell_silent(self) -> bool:
+        return self.lately == 0 and self.before >= ENOUGH
+
+
+def spans(since: datetime, now: datetime) -> tuple[datetime, datetime, datetime]:
+    """Of a silence since then: from when to when others wrote *before*, and until when *lately*. The
+    end of the first is the beginning of the second."""
+    half = min(now - since, LONGEST_SPAN) / 2
+    return now - 4 * half, now - half, now
+
+
+def mute(near: Others, anywhere: Others) -> str:
+    """Why the silence of a job's log in a store says nothing of the job: whoever ships or keeps it
+    fell silent, too. Empty where it may say something. ``near``: others whose lines come from the same
+    nodes, through the same collectors."""
+    if near.lately:
+        return ""
+    if anywhere.fell_silent:
+        return "the log store has no new line from anybody: it, or what ships to it, stands still"
+    if near.fell_silent:
+        return (
+            "no new line of anything on the nodes that wrote its log comes to the log store, though "
+            "others' do: their collector stands still"
+        )
+    return ""
 
 
 def coverage(

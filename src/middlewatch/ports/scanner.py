@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
 
@@ -94,6 +95,18 @@ class CannotRead:
     reason: str
     word: str
     away: bool = False
+
+
+class Neighbours(Protocol):
+    """What others than a job write where its lines are kept: a collector or a store that stands
+    still silences them all."""
+
+    def others(
+        self, path: str, since: datetime, until: datetime, enough: int, *, near: bool
+    ) -> int | None:
+        """How many lines, ``enough`` at most, others than the place's job wrote in [``since``,
+        ``until``), whole seconds: on the nodes that wrote its own lines (``near``), or anywhere. None
+        where that cannot be told. Never raises."""
 
 
 class LogSource(Protocol):

@@ -98,6 +98,7 @@ def manager(parts: Parts, owned: Ownership, log: Any, hint: Hint) -> Service:
 def watcher(parts: Parts, log: Any, hint: Hint) -> Service:
     """``hint`` is called after a tick that stored something."""
     from middlewatch.adapters.logs import FileLogs, RecordCodec, room_for_files
+    from middlewatch.adapters.logstores import StoreLogs
     from middlewatch.adapters.scan import OwnPatterns
     from middlewatch.adapters.scan.catalogue import BadPatternError, read_catalogue, read_loops
     from middlewatch.adapters.scan.engine import Engine, NoEngineError, engine_of, scanner_for
@@ -128,6 +129,7 @@ def watcher(parts: Parts, log: Any, hint: Hint) -> Service:
         scheduler=parts.scheduler,
         logs=logs,
         places=places,
+        neighbours=logs if isinstance(logs, StoreLogs) else None,
         scanner=scanner,
         loops=loop_scanner,
         patterns={**catalogue.by_id(), **loops.by_id()},

@@ -33,6 +33,8 @@ class Shipped:
     logs: StoreLogs
     shipped: int = 0
     away: bool = False
+    speaking: tuple[str, ...] = ()
+    """Nodes whose own logs are shipped, too: a line in each round."""
     job: str = ""
     reports: list[WatcherReport] = field(default_factory=list)
 
@@ -49,15 +51,21 @@ class Shipped:
             codec=RecordCodec(Watch),
             policy=self.here.policy,
             places=place_in(self.logs),
+            neighbours=self.logs,
         )
 
-    def run(self, seconds: float) -> None:
-        for _ in range(int(seconds)):
-            self.here.pass_unwatched(1)
+    def run(self, seconds: float, every: float = 1) -> None:
+        for _ in range(int(seconds / every)):
+            self.here.pass_unwatched(every)
             self.store.clock.moment = self.here.now
-            self.store.clock.passed += 1
+            self.store.clock.passed += every
             if not self.away:
                 self.ship()
+            at = round(self.here.now.timestamp() * 1e6) * 1000 - self.store.began
+            file = f"/logs/{self.store.job}/syslog"
+            system = [Wrote(at, b"a unit", node, file, "-") for node in self.speaking]
+            if system:
+                self.store.write(*system)
             self.reports.append(self.here.watcher.tick(self.here.now))
 
     def ship(self) -> None:
@@ -74,6 +82,7 @@ class Shipped:
                 round(when.timestamp() * 1e6) * 1000 + n - self.store.began,
                 line.encode(),
                 f"{node}.cluster.example.org",
+                f"/logs/{self.store.job}/out",
                 job=job,
             )
             for n, (when, job, line) in enumerate(printed)
@@ -95,7 +104,7 @@ def shipped(tmp_path: Path, store: StoreWorld) -> Iterator[Shipped]:
     here = world(tmp_path)
     store.clock = HandClock(here.now)
     # Simulated jobs have the same numbers in every test, and the server is one for all of them.
-    store.labels = Labels(job=f"job_{store.job}")
+    store.labels = Labels(job=f"job_{store.job}", match=f'filename=~"/logs/{store.job}/.*"')
     store.began = int(here.now.timestamp()) * SECOND
     made = Shipped(here, store, store.source())
     made.watch()
@@ -209,3 +218,34 @@ def test_job_that_cannot_be_seen_for_long_is_told_of_and_not_called_silent(
     shipped.run(30)
     told = [signal.kind for signal in shipped.here.signals(attempt)]
     assert told == [SignalKind.BLIND, SignalKind.SEEN_AGAIN]
+
+
+OWN, ELSEWHERE = "{}.cluster.example.org", "login1"
+ALARMS = (SignalKind.SILENCE, SignalKind.OVERDUE)
+
+
+@pytest.mark.parametrize(
+    ("still_speaking", "told"),
+    [((ELSEWHERE,), "collector"), ((), "anybody"), ((OWN, ELSEWHERE), "")],
+)
+def test_silence_in_which_others_fell_silent_too_is_blindness_and_no_alarm(
+    shipped: Shipped, still_speaking: tuple[str, ...], told: str
+) -> None:
+    shipped.job = shipped.here.submit(SimulatedTrainer(steps=2000, fault=None), nodes=2)
+    shipped.run(2)
+    (attempt,) = shipped.here.attempts(shipped.job)
+    node = attempt.nodes[-1]
+    shipped.speaking = (OWN.format(node), ELSEWHERE)
+    shipped.run(60, every=4)
+    # No line of the job comes to the store any more; those of others do, or do not.
+    shipped.away = True
+    shipped.speaking = tuple(name.format(node) for name in still_speaking)
+    shipped.run(280, every=5)
+    assert bool(shipped.here.signals(attempt, *ALARMS)) == (not told)
+    blind = shipped.here.signals(attempt, SignalKind.BLIND)
+    assert [told in signal.detail for signal in blind] == ([True] if told else [])
+    if told:
+        shipped.away, shipped.speaking = False, (OWN.format(node), ELSEWHERE)
+        shipped.run(5)
+        kinds = [signal.kind for signal in shipped.here.signals(attempt)]
+        assert kinds == [SignalKind.BLIND, SignalKind.SEEN_AGAIN]

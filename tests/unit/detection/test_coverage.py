@@ -8,6 +8,7 @@ import pytest
 
 from middlewatch.attribution.issues import governing, issues_from
 from middlewatch.detection.batch import Batch, Unreadable
+from middlewatch.detection.coverage import ENOUGH, Others, mute, spans
 from middlewatch.detection.observe import observe
 from middlewatch.detection.state import DetectionState, fresh
 from middlewatch.model.issue import IssueState
@@ -151,3 +152,34 @@ def test_lines_that_nobody_will_read_are_told_once_and_stay_untold_of() -> None:
     other, (signal,) = look(fresh(JOB.id), 60, Batch(JOB, lost=1, caught_up=False))
     assert signal.pattern_id == "coverage.lines"
     assert [unseen.what for unseen in other.progress.unseen] == ["lines"]
+
+
+SPEAKING, SILENT_TOO, NEVER_THERE = Others(0, 3), Others(ENOUGH, 0), Others(ENOUGH - 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("near", "anywhere", "word"),
+    [
+        (SPEAKING, SPEAKING, ""),
+        (SILENT_TOO, SPEAKING, "collector"),
+        (SILENT_TOO, SILENT_TOO, "anybody"),
+        (NEVER_THERE, SILENT_TOO, "anybody"),
+        # A node of which nothing but the job was ever heard tells nothing, and so does a store.
+        (NEVER_THERE, SPEAKING, ""),
+        (NEVER_THERE, NEVER_THERE, ""),
+    ],
+)
+def test_silence_is_no_evidence_where_others_fell_silent_with_the_job(
+    near: Others, anywhere: Others, word: str
+) -> None:
+    said = mute(near, anywhere)
+    assert word in said
+    assert bool(said) == bool(word)
+
+
+def test_others_are_listened_to_in_the_last_half_of_the_silence_and_three_times_that_before() -> (
+    None
+):
+    assert spans(at(900), at(1000)) == (at(800), at(950), at(1000))
+    day = 86_400
+    assert spans(at(0), at(day)) == (at(day - 3600), at(day - 900), at(day))

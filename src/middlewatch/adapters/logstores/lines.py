@@ -73,3 +73,9 @@ class LineStore(Protocol):
     ) -> Mapping[str, Mapping[Writer, int]] | None:
         """How many lines of each writer of several jobs there are in [``since``, ``until``), both of
         them whole seconds; None where there are more writers than the server would tell."""
+
+    def others(
+        self, job: str, nodes: Sequence[str] | None, since: int, until: int, enough: int
+    ) -> int:
+        """How many lines there are in [``since``, ``until``) that are not the job's, ``enough`` of
+        them at most; of these nodes (labels as writers have them), or of all."""

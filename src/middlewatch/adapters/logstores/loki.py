@@ -8,6 +8,7 @@ no place and drops entries for slow readers, so that it can replace no question.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -116,6 +117,21 @@ class Loki:
             of_job[writer] = of_job.get(writer, 0) + _number(entry)
         return found
 
+    def others(
+        self, job: str, nodes: Sequence[str] | None, since: int, until: int, enough: int
+    ) -> int:
+        labels = self._labels
+        matchers = [labels.match] if labels.match else []
+        # By the node: what is no job's (the system's own log) tells of a collector, too.
+        wanted = ".+" if nodes is None else "|".join(map(_literally, nodes))
+        matchers.append(f"{labels.node}=~{quoted(wanted)}")
+        query = f"{{{','.join(matchers)}}} | {labels.job}!={quoted(job)}"
+        form = {"query": query, "start": str(since), "end": str(until), "limit": str(enough)}
+        answer = self.server.ask(RANGE, form, LONGEST_ANSWER)
+        if answer.cut:
+            return enough
+        return min(enough, len(self._lines(result(answer.data, "streams"))))
+
     def _any_of(self, jobs: Sequence[str]) -> str:
         labels, listed = self._labels, quoted("|".join(jobs))
         matchers = [labels.match] if labels.match else []
@@ -172,6 +188,11 @@ def _number(entry: Mapping[str, Any]) -> int:
         return int(float(entry["value"][1]))
     except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
         raise Unreadable(f"Loki counted {plain(str(entry)[:80])!r}") from error
+
+
+def _literally(text: str) -> str:
+    """A text as a regular expression that means it, in RE2."""
+    return re.sub(r"[!-,./:-@[-^`{-~]", lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
 def moment_and_text(value: Any) -> tuple[int, bytes]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from middlewatch.adapters.logstores.lines import LineStore, Page, Writer
 from middlewatch.adapters.logstores.place import SECOND, Place, path_of, place_of
@@ -40,6 +41,7 @@ SOON_S = 5.0
 LEFT_S = 60.0
 """A place that was not read for so long is perhaps read no more."""
 MOST_TRIED = 2000
+MOST_NODES = 8
 MOST_UNFINDABLE = 1000
 REMEMBERED = 20_000
 """Places whose state is kept in memory."""
@@ -73,6 +75,8 @@ class _Reader:
     counted_alone: bool = False
     """Counted together with others it seemed to lack something."""
     final_at: float | None = None
+    nodes: dict[str, None] = field(default_factory=dict)
+    """Some of those that wrote its lines."""
     place: Place | None = None
     """As it was asked for last, at ``read_at``."""
     read_at: float = float("-inf")
@@ -143,6 +147,21 @@ class StoreLogs:
             at_end = False
         return self._block(place, reader, cursor, taken, at_end=at_end)
 
+    def others(
+        self, path: str, since: datetime, until: datetime, enough: int, *, near: bool
+    ) -> int | None:
+        """See `Neighbours`. The nodes are those of whom a line was read in this process."""
+        place = place_of(path)
+        reader = None if place is None else self._readers.get(place.name)
+        nodes = tuple(reader.nodes) if near and reader is not None else None
+        if place is None or (near and not nodes):
+            return None
+        first, last = int(since.timestamp()) * SECOND, int(until.timestamp()) * SECOND
+        try:
+            return self._store.others(place.job, nodes, first, last, enough)
+        except PortError:
+            return None
+
     def end(self, path: str, uid: int) -> Cursor | CannotRead | None:
         """The beginning of the place: a place has no lines but its own attempt's."""
         place = place_of(path)
@@ -174,6 +193,8 @@ class StoreLogs:
             limit = min(max(reader.least, usual), self._store.most)
             page = None if final else self._shared(place, walk)
             page = page or self._store.page(place, walk.since, limit, walk.writer)
+            if page.lines and len(reader.nodes) < MOST_NODES:
+                reader.nodes[page.lines[-1].writer.node] = None
             fresh = self._in_turn(reader, walk, reader.position.unseen(page.lines))
             some = self._take(reader, walk, fresh, taken)
             if some < len(fresh):

@@ -102,6 +102,23 @@ class VictoriaLogs:
             number += 1
         return None if answer.cut or number >= MOST_WRITERS else found
 
+    def others(
+        self, job: str, nodes: Sequence[str] | None, since: int, until: int, enough: int
+    ) -> int:
+        labels = self._labels
+        parts = [f"{{{labels.match}}}"] if labels.match else []
+        parts.append(f"!{quoted(labels.job)}:={quoted(job)}")
+        if nodes is not None:
+            parts.append(f"{quoted(labels.node)}:in({', '.join(map(quoted, nodes))})")
+        form = {
+            "query": f"{' '.join(parts)} | fields _time | limit {enough}",
+            "start": rfc3339(since),
+            "end": rfc3339(until),
+            "timeout": self._patience,
+        }
+        answer = self.server.ask(QUERY, form, LONGEST_ANSWER)
+        return sum(1 for _ in rows(answer.data, answer.cut))
+
     def _any_of(self, jobs: Sequence[str]) -> str:
         labels = self._labels
         listed = ", ".join(quoted(job) for job in jobs)

@@ -25,10 +25,11 @@ from middlewatch.model.policy import Policy
 from middlewatch.model.signal import SignalKind
 from middlewatch.ports import errors
 from middlewatch.ports.clock import Clock
-from middlewatch.ports.scanner import LogSource, OwnPatterns, Scanner
+from middlewatch.ports.scanner import LogSource, Neighbours, OwnPatterns, Scanner
 from middlewatch.ports.scheduler import Scheduler
 from middlewatch.ports.store import Store
 from middlewatch.services.watcher.evidence import Evidence
+from middlewatch.services.watcher.hearing import Hearing
 from middlewatch.services.watcher.memory import Codec, Kept, Watch
 from middlewatch.services.watcher.outbox import Lost, Outbox
 from middlewatch.services.watcher.reading import Reader, Waiting, waiting
@@ -61,13 +62,15 @@ class Watcher:
         own: OwnPatterns | None = None,
         evidence: Evidence | None = None,
         share: Share | None = None,
+        neighbours: Neighbours | None = None,
     ) -> None:
         """``patterns`` are those that ``scanner`` was made from, by id, and ``loops``, which searches
         the output of jobs in which no other pattern finds steps. ``clock`` measures what
         reading costs; without one only bytes and hits are counted. ``places`` says where ``logs``
         has an attempt's output; what it says must not change while the attempt runs. ``own`` searches with the progress
         patterns that owners give in their jobs' comments; without it those are not used. ``share``
-        says which jobs are this watcher's; without one all are."""
+        says which jobs are this watcher's; without one all are. ``neighbours`` tells whether others
+        are heard where ``logs`` are kept."""
         self._share = share or Whole()
         self._store = store
         self._scheduler = scheduler
@@ -88,6 +91,7 @@ class Watcher:
         )
         self._outbox = Outbox(store, codec, self._settings, self._share)
         self._evidence = evidence or Evidence()
+        self._hearing = Hearing(neighbours)
         self._lost: set[str] = set()
         """Jobs that are left alone for the rest of this tick."""
         self._ticks = self._listed = 0
@@ -119,6 +123,7 @@ class Watcher:
         elif answer is not None:
             report.listing_unknown = answer.why if isinstance(answer, Unknown) else "no listing"
         self._evidence.begin(now, report)
+        self._hearing.begin(now)
         self._read_all(now, report, seen=seen)
         if isinstance(answer, Known):
             self._roster.retire(answer.value)
@@ -244,6 +249,7 @@ class Watcher:
         done = reader.read(kept, watch, now, files=files and not watch.closed, seen=seen)
         state = reader.aiming(kept, watch)
         batch = done.batch if seen else replace(done.batch, caught_up=False)
+        batch = self._hearing.onto(batch, done.tails, state, now, self._policy)
         batch = self._evidence.onto(batch, state, now, report)
         found = observe(state, batch, now, self._policy)
         took = self._seconds() - began
