@@ -72,6 +72,8 @@ def _past(
             return True
         case Relation.BEFORE:
             return now >= deadline(part, entry, config)
+        case Relation.LATER if part is Part.HOLD and view is not None and held_by_us(entry, view):
+            return False
         case Relation.LATER if part is not Part.EXCLUDE:
             return True
         case _:
@@ -81,6 +83,8 @@ def _past(
 def _in_force(
     part: Part, entry: JournalEntry, view: JobView, facts: ClusterFacts | None, now: datetime
 ) -> bool:
+    if part is Part.HOLD and held_by_us(entry, view):
+        return True
     if relation(entry, view) is not Relation.CARRIER:
         return False
     if part is Part.FENCE:

@@ -14,6 +14,7 @@ from middlewatch.model.advice import DURABLE, DesiredState, Disposition, Reason
 from middlewatch.model.answer import Absent, Known, Unknown
 from middlewatch.model.gates import Gate
 from middlewatch.model.scheduler import JobFlag, JobState, JobView
+from middlewatch.reconciliation import overshoot
 from middlewatch.reconciliation.exact import constrain_step, release_step, terminate_step
 from middlewatch.reconciliation.in_flight import refused_until, unanswered
 from middlewatch.reconciliation.letting_go import (
@@ -28,6 +29,7 @@ from middlewatch.reconciliation.letting_go import (
     release_or_wait,
     undo_if_revived,
 )
+from middlewatch.reconciliation.lineage import by_node_failure, stranger
 from middlewatch.reconciliation.restart import restart_step
 from middlewatch.reconciliation.situation import (
     Fact,
@@ -60,6 +62,10 @@ def next_step(situation: Situation, now: datetime) -> Step:
             assert_never(situation.look)
     closed = situation.gates.first_closed()
     step: Step
+    other = stranger(situation, view) if view is not None else None
+    if other is not None:
+        # Nothing of ours can stand on it: there is nothing to let go.
+        return other
     if frozen is not None:
         # An earlier generation's hold may stand, and this one may not close over it.
         step = _never_permitted(frozen)
@@ -125,8 +131,13 @@ def _desired_step(situation: Situation, view: JobView | None, now: datetime) -> 
 
 
 def hold_stands(situation: Situation, view: JobView, now: datetime) -> bool:
-    """Whether a hold that we took keeps the direct successor from starting."""
-    if not requeues(situation) or place(situation.advice, view) is not Place.SUCCESSOR:
+    """Whether a hold that we took keeps the direct successor from starting, or the attempt behind it
+    that a late requeue of ours made."""
+    if overshoot.held_by_us(situation, view):
+        return True
+    if not requeues(situation) or by_node_failure(situation):
+        return False
+    if place(situation.advice, view) is not Place.SUCCESSOR:
         return False
     if view.state is not JobState.PENDING:
         return False
@@ -139,8 +150,13 @@ def _after_letting_go(situation: Situation, view: JobView, now: datetime, report
     at = place(situation.advice, view)
     if at is Place.TURNING and requeues(situation):
         return Wait("our requeue is under way: first it must be seen and let go")
-    if at is Place.SAME and unanswered(situation, REQUEUES, now) is not None:
+    late = unanswered(situation, REQUEUES, now)
+    if at is Place.SAME and late is not None:
         return Wait("a requeue without an answer may still take effect")
+    if at is Place.BEYOND:
+        undone = overshoot.undo_overshoot(situation, view, now)
+        if undone is not None:
+            return undone
     waits = at is Place.SUCCESSOR and view.state is JobState.PENDING
     if waits and requeues(situation) and not let_go_before(situation):
         unwanted = undo_if_revived(situation, view, now)
@@ -154,6 +170,9 @@ def _after_letting_go(situation: Situation, view: JobView, now: datetime, report
         fence = lift_fence(situation, view, now)
         if fence is not None:
             return fence
+    if late is not None and at in (Place.SUCCESSOR, Place.BEYOND):
+        # Slurm requeues what has ended, too: whatever it hits then is still ours to clear up.
+        return Wait("a requeue without an answer may still take effect")
     return report
 
 
@@ -165,6 +184,9 @@ def _let_go(situation: Situation, view: JobView, now: datetime, report: Report) 
     if not isinstance(situation.detail, Known):
         return Wait("the job's details cannot be read", None, Reason.UNKNOWN_STATE)
     since = situation.pending_since or now
+    if overshoot.held_by_us(situation, view):
+        # Nobody notes when that one was first seen; its submit time is cut to the second.
+        since = view.submitted_at + timedelta(seconds=1)
     if now < since + timedelta(seconds=PENDING_SETTLE_S):
         return Wait("one full second after pending", since + timedelta(seconds=PENDING_SETTLE_S))
     if free_to_start(situation, view, now):

@@ -46,6 +46,8 @@ class Revival:
 
     revived: bool | None
     why: str = ""
+    suspected: bool = False
+    """The batch script ended with 0:0, and only the log could tell whether our requeue made it."""
 
 
 NOT_REVIVED = Revival(False)
@@ -127,5 +129,6 @@ def _of_completed_batch(situation: Situation, ended: datetime | None) -> Revival
     if last.answered is Answered.DONE and last.ended_at is not None and ended > last.ended_at:
         return NOT_REVIVED
     if not _log_read(situation):
-        return Revival(None, "the batch script ended with 0:0 about when our requeue came")
+        why = "the batch script ended with 0:0 about when our requeue came"
+        return Revival(None, why, suspected=True)
     return Revival(True, f"{why}, and its log does not say that a requeue killed it")

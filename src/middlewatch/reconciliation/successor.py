@@ -12,6 +12,7 @@ from middlewatch.reconciliation import exclusions
 from middlewatch.reconciliation.in_flight import refused_until, unanswered
 from middlewatch.reconciliation.letting_go import (
     PENDING_SETTLE_S,
+    REQUEUES,
     UPDATES,
     free_to_start,
     late_requeue_possible,
@@ -21,7 +22,8 @@ from middlewatch.reconciliation.letting_go import (
     release_or_wait,
     undo_if_revived,
 )
-from middlewatch.reconciliation.revival import revival
+from middlewatch.reconciliation.lineage import by_node_failure
+from middlewatch.reconciliation.revival import LOG_PATIENCE_S, revival
 from middlewatch.reconciliation.situation import (
     Act,
     Fact,
@@ -61,7 +63,8 @@ def _of_pending(situation: Situation, view: JobView, now: datetime) -> Step:
     since = situation.pending_since or now
     if now < since + timedelta(seconds=PENDING_SETTLE_S):
         return Wait("one full second after pending", since + timedelta(seconds=PENDING_SETTLE_S))
-    ours = requeues(situation)
+    slurms = by_node_failure(situation)
+    ours = () if slurms else requeues(situation)
     free = free_to_start(situation, view, now)
     considered = free and view.reason not in _UNCONSIDERED
     done = exclusions.carried(situation, detail)
@@ -76,7 +79,8 @@ def _of_pending(situation: Situation, view: JobView, now: datetime) -> Step:
             return unwanted
     if done and free:
         return _of_unheld(situation, view, now, considered)
-    if done and not ours:
+    fence = slurms and _fence_wanted(situation, view, detail, now)
+    if done and not ours and not fence:
         return Wait("Slurm's own begin time after a node failure is left as it is")
     lost = unanswered(situation, UPDATES, now)
     if lost is not None:
@@ -90,7 +94,13 @@ def _of_pending(situation: Situation, view: JobView, now: datetime) -> Step:
             return late if done else _constrain_only(situation, detail, now, done, late.why)
     wanted = None if done else exclusions.united(situation, detail)
     if not ours:
-        return Act(Action(ActionKind.UPDATE, view.job_id, "exclude the failed node", wanted))
+        why = "exclude the failed node" + (
+            " (fenced: a requeue has no answer yet)" if fence else ""
+        )
+        update = Action(
+            ActionKind.UPDATE, view.job_id, why, wanted, requeueable=False if fence else None
+        )
+        return Act(update)
     return let_start(
         situation,
         view,
@@ -98,6 +108,16 @@ def _of_pending(situation: Situation, view: JobView, now: datetime) -> Step:
         now,
         why="set the exclusions and let the successor start",
         wanted=wanted,
+    )
+
+
+def _fence_wanted(situation: Situation, view: JobView, detail: JobDetail, now: datetime) -> bool:
+    """Whether a late requeue of ours could end the successor that Slurm made by itself and will
+    start by itself."""
+    return (
+        unanswered(situation, REQUEUES, now) is not None
+        and late_requeue_possible(situation, view, now) is None
+        and detail.requeueable is not False
     )
 
 
@@ -168,19 +188,28 @@ def _of_started(situation: Situation, now: datetime) -> Step:
         fence = lift_fence(situation, view, now)
         if fence is not None:
             return fence
-    unwanted = _revived_and_ran(situation, now, "already runs")
-    if unwanted is not None:
-        return unwanted
+        unwanted = _revived_and_ran(situation, view, now, "already runs")
+        if unwanted is not None:
+            return unwanted
     return _converged(situation, "the successor runs and carries the exclusions")
 
 
-def _revived_and_ran(situation: Situation, now: datetime, did: str) -> Need | Report | None:
+def _revived_and_ran(
+    situation: Situation, view: JobView, now: datetime, did: str
+) -> Need | Wait | Report | None:
     """What our requeue revived and Slurm started by itself: said, and left alone."""
-    if not requeues(situation):
+    if not requeues(situation) or by_node_failure(situation):
         return None
     judged = revival(situation, now)
     if judged.revived is None and situation.accounting is None:
         return Need(Fact.ACCOUNTING)
+    if judged.suspected:
+        began = view.started_at or view.submitted_at
+        if now < began + timedelta(seconds=LOG_PATIENCE_S):
+            return Wait(judged.why, None, Reason.UNKNOWN_STATE)
+        # Its log is gone: better an alarm too many than a revived job that nobody hears of.
+        why = f"{judged.why}, which nothing can tell from a completion any more"
+        return abandoned(Reason.REVIVED_IN_ERROR, f"{why}; the successor {did}")
     if not judged.revived:
         return None
     return abandoned(Reason.REVIVED_IN_ERROR, f"{judged.why}; the successor {did}")
@@ -198,7 +227,7 @@ def _of_ended(situation: Situation, view: JobView, now: datetime) -> Step:
         return abandoned(
             Reason.TARGET_ENDED, f"the successor was ended as {view.state.value} by somebody else"
         )
-    unwanted = _revived_and_ran(situation, now, f"ran and ended as {view.state.value}")
+    unwanted = _revived_and_ran(situation, view, now, f"ran and ended as {view.state.value}")
     if unwanted is not None:
         return unwanted
     match situation.detail:

@@ -17,6 +17,8 @@ from middlewatch.reconciliation.holds import Relation, relation
 REQUEUE_HELD = "job_requeued_in_held_state"
 """Slurm's reason for a requeue-hold. RequeueExitHold also gives SPECIAL_EXIT, but not this."""
 BAD_CONSTRAINTS = "BadConstraints"
+LATE_HOLD_S = 300.0
+"""How long after it was announced a requeue-hold may still take effect where no deadline is known."""
 BEGIN_SLACK_S = 5.0
 """A begin time later than Slurm's own by more than this was chosen by a person."""
 
@@ -43,9 +45,21 @@ def deadline(part: Part, entry: JournalEntry, config: WatchdogConfig) -> datetim
 
 def held_by_us(entry: JournalEntry, view: JobView) -> bool:
     """Whether the requeue-hold of ``entry`` is in force; an operator's or the owner's may lie
-    on top of it (only `JobDetail` tells of an operator's, nothing of an owner's)."""
+    on top of it (only `JobDetail` tells of an operator's, nothing of an owner's).
+
+    A command that was late may have held the attempt behind the one that the entry speaks of,
+    where Slurm or somebody else had requeued the job meanwhile: until the entry's own deadline.
+    """
+    latest = entry.release_by or entry.at + timedelta(seconds=LATE_HOLD_S)
+    late = (
+        relation(entry, view) is Relation.LATER
+        and view.restarts == entry.restarts_expected + 1
+        and view.submitted_at <= latest
+    )
     return (
-        _waiting(entry, view)
+        (late or relation(entry, view) is Relation.CARRIER)
+        and view.state is JobState.PENDING
+        and not view.completing
         and view.held
         and JobFlag.SPECIAL_EXIT in view.flags
         and _reason(view) == REQUEUE_HELD

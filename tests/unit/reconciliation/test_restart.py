@@ -532,6 +532,7 @@ def test_our_requeue_hold_outlasts_a_requeue_without_an_answer() -> None:
         actions=(lost,),
         pending_since=REQUEUED,
         detail=detail(excluded_nodes=("gpu-001",)),
+        accounting=Known((), at(9)),
     )
     assert isinstance(next_step(made, at(10)), Wait)
     step = next_step(made, at(40))

@@ -96,10 +96,18 @@ def test_a_hold_that_may_be_an_operators_is_left_and_said() -> None:
     assert [one.for_good for one in given.left_alone] == [False]
 
 
+def test_a_late_hold_that_hit_the_attempt_behind_is_let_go_too() -> None:
+    (action,) = actions(plan(entry(), view=held(restarts=2, submitted_at=after(140))))
+    assert action.kind is ActionKind.RELEASE
+
+
 NOT_OURS = {
     "somebody else's requeue-hold": held(flags=frozenset()),
     "an earlier attempt": held(restarts=0, submitted_at=T0),
-    "a later attempt": held(restarts=2),
+    "a later attempt": held(restarts=3),
+    "a later attempt, held when our command could not come any more": held(
+        restarts=2, submitted_at=after(450), eligible_at=after(450)
+    ),
     "a number that came back": held(submitted_at=after(-5)),
     "a special exit by exit code": held(reason="JobHeldUser"),
     "an operator's hold": held(reason="JobHeldAdmin"),

@@ -5,6 +5,7 @@ of it through `ports.scheduler.Scheduler`. Move time with ``cluster.advance(now)
 loop that calls it a few times a second makes it a small live cluster.
 """
 
+from middlewatch.lab.simulated.client import Journey, SimulatedClient
 from middlewatch.lab.simulated.faults import Doom, Fate, Faults
 from middlewatch.lab.simulated.program import Exit, Place, Program, SimulatedTrainer, sleeper
 from middlewatch.lab.simulated.records import SimulatedConfig
@@ -17,9 +18,11 @@ __all__ = [
     "Exit",
     "Fate",
     "Faults",
+    "Journey",
     "NotDone",
     "Place",
     "Program",
+    "SimulatedClient",
     "SimulatedCluster",
     "SimulatedCommand",
     "SimulatedConfig",

@@ -77,7 +77,8 @@ class SimulatedTrainer:
     """Training that prints as Megatron-LM does, saves checkpoints and fails when told to.
 
     ``fault``: ``crash-cuda`` (an uncorrectable ECC error on the attempt's last node),
-    ``crash-python``, ``crash-exit`` (exit code ``fault_exit``), ``hang``, or None; it happens
+    ``crash-python``, ``crash-exit`` (exit code ``fault_exit``), ``hang``, ``crash-hang`` (the lines
+    of ``crash-cuda``, and then it neither goes on nor ends), or None; it happens
     after step ``fault_at`` in attempt ``fault_attempt``. Times in seconds. ``checkpoint`` is the
     newest complete one, the next attempt goes on from there.
     """
@@ -176,21 +177,24 @@ class _Training:
         if script.fault == "hang":
             self._next = None
             return None
-        if script.fault == "crash-cuda":
+        if script.fault in {"crash-cuda", "crash-hang"}:
             say(
                 f"{node} kernel: NVRM: Xid (PCI:0000:3b:00): 48, pid=4242, name=python3, An "
                 "uncorrectable double bit error (DBE) has been detected on GPU in the framebuffer "
                 "at partition 0, subpartition 1."
             )
-        if script.fault in {"crash-cuda", "crash-python"}:
+        if script.fault in {"crash-cuda", "crash-hang", "crash-python"}:
             say("Traceback (most recent call last):")
             say('  File "train.py", line 94, in <module>')
             say("    loss.backward()")
             say(
-                "RuntimeError: CUDA error: uncorrectable ECC error encountered"
-                if script.fault == "crash-cuda"
-                else "IndexError: list index out of range"
+                "IndexError: list index out of range"
+                if script.fault == "crash-python"
+                else "RuntimeError: CUDA error: uncorrectable ECC error encountered"
             )
+        if script.fault == "crash-hang":
+            self._next = None
+            return None
         say(f"srun: error: {node}: task {len(self._place.nodes) - 1}: Exited with exit code 1")
         return Exit(script.fault_exit)
 

@@ -66,7 +66,7 @@ class SimulatedScheduler:
         self._world = cluster
         self._observer = observer
         self._lock = cluster.lock
-        self._stalled: list[Action] = []
+        self._stalled: list[Callable[[], object]] = []
 
     # -------------------------------------------------------------------------------- looks
 
@@ -160,11 +160,10 @@ class SimulatedScheduler:
         return result
 
     def _perform(self, action: Action) -> CommandResult:
-        words = (action.job_id, *(action.exclusions or ()))
-        if not all(_WORD.fullmatch(word) for word in words):
+        if not readable(action):
             return self._result(action, Answered.REFUSED, None, "no job number or node name")
         if self.faults.hung:
-            self._stalled.append(action)
+            self.stall(lambda: self._quietly(action))
             return self._result(action, Answered.NO_ANSWER, 1, "Unexpected message received")
         if self.faults.unreachable:
             return self._result(action, Answered.NO_ANSWER, 1, "Unexpected message received")
@@ -176,26 +175,41 @@ class SimulatedScheduler:
         if doom.fate is not Fate.NORMAL:
             return self._result(action, Answered.NO_ANSWER, None, "killed at its deadline")
         try:
-            self._apply(action)
+            self.carry_out(action)
         except NotDone as refusal:
             return self._result(action, Answered.REFUSED, 1, str(refusal))
         return self._result(action, Answered.DONE, 0, "")
 
-    def thaw(self) -> None:
-        """slurmctld goes on after it hung, and does everything that it was asked meanwhile."""
+    def thaw(self, within_s: float = 0.0) -> None:
+        """slurmctld goes on after it hung, and does everything that it was asked meanwhile: at
+        once, or one after the other within that time, while it answers looks again."""
         with self._lock:
             self.faults.hung = False
             stalled, self._stalled = self._stalled, []
-            for action in stalled:
-                self._quietly(action)
+            for number, carry_out in enumerate(stalled, 1):
+                if within_s:
+                    self._world.after(within_s * number / len(stalled), carry_out)
+                else:
+                    carry_out()
+
+    def stall(self, carry_out: Callable[[], object]) -> None:
+        """Have something done when slurmctld goes on after it hung."""
+        self._stalled.append(carry_out)
+
+    def killed(self) -> None:
+        """slurmctld was killed: what it had received and not done is lost."""
+        with self._lock:
+            self.faults.hung = False
+            self._stalled.clear()
 
     def _quietly(self, action: Action) -> None:
         try:
-            self._apply(action)
+            self.carry_out(action)
         except NotDone:
             pass  # Nobody waits for the answer any more.
 
-    def _apply(self, action: Action) -> None:
+    def carry_out(self, action: Action) -> None:
+        """Do it now, whatever its client's fate. Raises `NotDone` where slurmctld declines."""
         for job_id in self._world.targets(action.job_id):
             self._apply_to(action, job_id)
 
@@ -221,10 +235,16 @@ class SimulatedScheduler:
         self, action: Action, answered: Answered, code: int | None, text: str
     ) -> CommandResult:
         now = self._world.now
-        return CommandResult(answered, _argv(action), code, text, now, now)
+        return CommandResult(answered, argv_of(action), code, text, now, now)
 
 
-def _argv(action: Action) -> tuple[str, ...]:
+def readable(action: Action) -> bool:
+    """Whether a real client would send it: a job number and node names, and nothing else."""
+    return all(_WORD.fullmatch(word) for word in (action.job_id, *(action.exclusions or ())))
+
+
+def argv_of(action: Action) -> tuple[str, ...]:
+    """The command line that it is."""
     match action.kind:
         case ActionKind.REQUEUE:
             return ("scontrol", "requeue", action.job_id)

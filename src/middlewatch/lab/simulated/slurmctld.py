@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import copy
 import heapq
+import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 from middlewatch.lab.simulated import bookkeeping
@@ -41,7 +43,9 @@ class SimulatedCluster:
         self.nodes = {name: Node(name) for name in self.config.nodes}
         self.printed: list[tuple[datetime, str, str]] = []
         """(when, job id, line) of everything that jobs printed."""
-        self._events: list[tuple[datetime, int, Callable[[], None]]] = []
+        self.runs: dict[str, list[Run]] = {}
+        """The processes of every attempt that began, by the job's number, oldest first."""
+        self._events: list[tuple[datetime, int, Callable[[], object]]] = []
         self._orphans: list[Run] = []
         self._count = 0
         self._next_id = 1
@@ -58,14 +62,14 @@ class SimulatedCluster:
                 action()
             self.now = max(self.now, to)
 
-    def after(self, seconds: float, action: Callable[[], None]) -> None:
+    def after(self, seconds: float, action: Callable[[], object]) -> None:
         """Have something happen later (a fault, an operator's command)."""
         self._seconds(seconds, action)
 
-    def _seconds(self, seconds: float, action: Callable[[], None]) -> None:
+    def _seconds(self, seconds: float, action: Callable[[], object]) -> None:
         self._at(self.now + timedelta(seconds=seconds), action)
 
-    def _at(self, when: datetime, action: Callable[[], None]) -> None:
+    def _at(self, when: datetime, action: Callable[[], object]) -> None:
         self._count += 1
         heapq.heappush(self._events, (max(when, self.now), self._count, action))
 
@@ -132,6 +136,16 @@ class SimulatedCluster:
             self.jobs[job_id] = job
             bookkeeping.opened(self, job)
         return number
+
+    def number_comes_back(self, job_id: str) -> None:
+        """The job is forgotten, and the next one to be submitted gets its number: after a wrap of
+        the numbers, or a slurmctld that was set up anew."""
+        job = self.jobs.pop(job_id, None)
+        if job is not None:
+            if job.run is not None:
+                job.run.dead = True
+            self.forgotten.setdefault(job_id, []).append(job)
+        self._next_id = int(job_id)
 
     # ------------------------------------------------------------------------- what it does
 
@@ -227,9 +241,11 @@ class SimulatedCluster:
         append = self.config.file_append if job.append is None else job.append
         if job.stdout and not append:
             Path(job.stdout).write_bytes(b"")
+            self._dated(job.stdout)
         place = Place(job.job_id, job.restarts, nodes, self.now, self._writer(job))
         run = Run(job.start(place), nodes, job.restarts)
         job.run = run
+        self.runs.setdefault(job.job_id, []).append(run)
         self._follow(job, run)
         if job.time_limit_s is not None:
             limit = self.now + timedelta(seconds=job.time_limit_s)
@@ -241,8 +257,14 @@ class SimulatedCluster:
             if job.stdout:
                 with Path(job.stdout).open("ab") as log:
                     log.write(line.encode() + b"\n")
+                self._dated(job.stdout)
 
         return write
+
+    def _dated(self, path: str) -> None:
+        """A file's time is the cluster's, as whoever reads it compares the two."""
+        at = self.now.timestamp()
+        os.utime(path, (at, at))
 
     def _follow(self, job: Job, run: Run) -> None:
         due = run.program.due()
@@ -261,6 +283,16 @@ class SimulatedCluster:
             failed = ended.code != 0 or ended.signal is not None
             state = JobState.FAILED if failed else JobState.COMPLETED
             self._end(job, state, ended, "NonZeroExitCode" if failed else "")
+
+    def finish(self, job_id: str, status: Exit) -> None:
+        """A running job's script ends by itself at this moment; nothing for one that does not run."""
+        job = self.jobs.get(job_id)
+        if job is None or job.run is None or job.run.dead or not job.running:
+            return
+        job.run.dead = True
+        failed = status.code != 0 or status.signal is not None
+        state = JobState.FAILED if failed else JobState.COMPLETED
+        self._end(job, state, status, "NonZeroExitCode" if failed else "")
 
     def _time_is_up(self, job: Job, run: Run) -> None:
         if job.run is run and job.running:
@@ -474,11 +506,20 @@ class SimulatedCluster:
 
     def roll_back(self, saved: dict[str, Job]) -> None:
         """slurmctld was killed and comes back from an older state. Processes that were ended
-        meanwhile stay ended; accounting keeps what it was told."""
+        meanwhile stay ended, those of attempts that it does not know any more are ended when their
+        nodes report; accounting keeps what it was told."""
         records = {key: job.records for key, job in self.jobs.items()}
         self.jobs = {key: copy.copy(job) for key, job in saved.items()}
         for key, job in self.jobs.items():
             job.records = records.get(key, job.records)
+        for job in self.jobs.values():
+            if job.completing:
+                self._seconds(self.config.kill_wait_s, partial(self._gone, job))
+        known = {id(job.run) for job in self.jobs.values() if job.run is not None}
+        known |= {id(run) for run in self._orphans}
+        for run in (run for runs in self.runs.values() for run in runs):
+            if id(run) not in known:
+                run.dead = True
         self.booted_at = self.now
 
 

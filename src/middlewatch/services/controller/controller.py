@@ -412,19 +412,22 @@ class Controller:
         waits = view is not None and view.state is JobState.PENDING
         if situation.actions and not waits and isinstance(situation.look, Known):
             restarts = view.restarts if view is not None else advice.attempt_index + 1
-            name = self._deployment.owned_cluster_name
-            self._journal.append(record.settled(advice, name, restarts, tick.now))
-            owed = obligation_for(standing(tick.entries), name, advice.job_id, restarts)
-            if (
-                owed is not None
-                and owed.exclude is not None
-                and view is not None
-                and not view.ended
-            ):
-                # Exclusions outlive a requeue, and may make the next attempt impossible.
-                self._journal.append(owed.exclude)
+            self._settle(advice, restarts, tick, goes_on=view is not None and not view.ended)
         self._pending_since.pop(advice.attempt_id, None)
         tick.outcomes += 1
+
+    def _settle(self, advice: Advice, restarts: int, tick: _Round, *, goes_on: bool) -> None:
+        """Write that nothing of ours stands on that attempt any more, and what of it goes on."""
+        name = self._deployment.owned_cluster_name
+        owed = obligation_for(standing(tick.entries), name, advice.job_id, restarts)
+        if goes_on and owed is not None and (owed.hold or owed.fence):
+            # A slurmctld that is killed now comes back with what we have just let go. The watchdog
+            # looks on until that can no longer be, and settles it then.
+            return
+        self._journal.append(record.settled(advice, name, restarts, tick.now))
+        if goes_on and owed is not None and owed.exclude is not None:
+            # Exclusions outlive a requeue, and may make the next attempt impossible.
+            self._journal.append(owed.exclude)
 
     def _wait(self, situation: Situation, step: Wait, tick: _Round) -> None:
         advice = situation.advice

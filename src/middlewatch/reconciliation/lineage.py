@@ -1,0 +1,90 @@
+"""Who made the attempt that stands where our successor should: we, Slurm itself, or another job?
+
+A requeue whose answer was lost may have taken effect, or Slurm may have requeued the job by itself
+when a node failed, or the number may have been given to another job that was then restarted: a look
+shows the same in each case, a pending job with one restart more. Only accounting tells them apart,
+and what follows is not the same: old processes of a failed node live on until their time is up, and
+another job is none of ours.
+"""
+
+from __future__ import annotations
+
+from middlewatch.model.action import Answered
+from middlewatch.model.advice import Reason
+from middlewatch.model.answer import Known
+from middlewatch.model.scheduler import AccountingRecord, JobState, JobView
+from middlewatch.reconciliation.situation import (
+    Fact,
+    LogEnd,
+    Need,
+    Place,
+    Report,
+    Situation,
+    abandoned,
+    place,
+    requeues,
+)
+
+
+def uncertain(situation: Situation) -> bool:
+    """Whether we have sent a requeue and none of ours was answered: it may not have been we."""
+    ours = requeues(situation)
+    return bool(ours) and all(record.answered is not Answered.DONE for record in ours)
+
+
+def stranger(situation: Situation, view: JobView) -> Report | Need | None:
+    """The report that the number now belongs to another job although its restart count would fit
+    a later attempt of ours; None where nothing speaks for that."""
+    if place(situation.advice, view) not in (Place.SUCCESSOR, Place.BEYOND):
+        return None
+    attempt = situation.attempt
+    if attempt is not None and min(attempt.uid, view.uid) >= 0 and attempt.uid != view.uid:
+        return _replaced("another user's job has the number")
+    if not uncertain(situation):
+        return None
+    if situation.accounting is None:
+        return Need(Fact.ACCOUNTING)
+    between = _between(situation, view)
+    # Each attempt has a record, and a job's restart count says how many came before.
+    if len(between) > view.restarts - situation.advice.attempt_index - 1:
+        return _replaced("accounting has a job of that number in between")
+    return None
+
+
+def by_node_failure(situation: Situation) -> bool:
+    """Whether Slurm requeued the target by itself because a node of it had failed, so that no
+    requeue of ours can have made the successor. (`stranger` has asked for accounting.)"""
+    if not uncertain(situation) or situation.log_end is LogEnd.REQUEUED:
+        return False
+    end = situation.attempt.end if situation.attempt else None
+    if end is not None and end.state is JobState.NODE_FAIL:
+        return True
+    record = record_of_target(situation)
+    return record is not None and record.state is JobState.NODE_FAIL and not record.requeued
+
+
+def record_of_target(situation: Situation) -> AccountingRecord | None:
+    if not isinstance(situation.accounting, Known):
+        return None
+    submitted = situation.advice.submitted_at
+    return next((r for r in situation.accounting.value if r.submitted_at == submitted), None)
+
+
+def _between(situation: Situation, view: JobView) -> tuple[AccountingRecord, ...]:
+    """Accounting's records of the number between the target and what is looked at."""
+    if not isinstance(situation.accounting, Known):
+        return ()
+    first = situation.advice.submitted_at
+    return tuple(
+        r for r in situation.accounting.value if first < r.submitted_at < view.submitted_at
+    )
+
+
+def before_it(situation: Situation, view: JobView) -> AccountingRecord | None:
+    """Accounting's record of the attempt just before the one that is looked at."""
+    found = _between(situation, view)
+    return max(found, key=lambda r: r.submitted_at) if found else None
+
+
+def _replaced(why: str) -> Report:
+    return abandoned(Reason.TARGET_REPLACED, f"the number now belongs to another job: {why}")
