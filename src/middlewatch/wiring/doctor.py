@@ -25,6 +25,7 @@ from middlewatch.model.scheduler import ClusterFacts
 from middlewatch.ports.errors import PortError, Unreadable
 from middlewatch.wiring import looking, places
 from middlewatch.wiring.doctor_jobs import examined_jobs
+from middlewatch.wiring.doctor_stores import examined_log_store, examined_metrics
 from middlewatch.wiring.findings import Examined, Finding, Level
 from middlewatch.wiring.loading import Loaded, duration_text
 from middlewatch.wiring.plain import plain
@@ -320,6 +321,8 @@ CHECKS: tuple[Callable[[Examined], Iterator[Finding]], ...] = (
     _private_data,
     _accounting,
     examined_jobs,
+    examined_log_store,
+    examined_metrics,
     _state,
     _running,
 )

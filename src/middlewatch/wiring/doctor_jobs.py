@@ -15,6 +15,7 @@ from middlewatch.model.optin import JobMode, read_comment
 from middlewatch.model.scheduler import JobDetail, JobView
 from middlewatch.wiring.findings import Examined, Finding, Level
 from middlewatch.wiring.plain import plain
+from middlewatch.wiring.settings import LogsSource
 
 JOBS_EXAMINED = 20
 
@@ -35,12 +36,15 @@ def examined_jobs(this: Examined) -> Iterator[Finding]:
         "listing", Level.OK, f"{len(jobs)} jobs in Slurm's memory, {len(live)} of them live"
     )
     recent = sorted(live, key=lambda job: job.submitted_at)[-JOBS_EXAMINED:]
+    files = this.loaded.settings.logs.source is LogsSource.FILES
     opted = 0
     for job in recent:
         match this.scheduler.detail(job.job_id):
             case Known(value=detail):
-                taken, found = job_findings(this, job, detail)
+                taken, found = job_findings(this, job, detail, files=files)
                 opted += taken
+                if taken and job.started_at is not None:
+                    this.watched.append(job.job_id)
                 yield from found
                 if taken:
                     yield from _interactive(this, job)
@@ -59,7 +63,11 @@ def examined_jobs(this: Examined) -> Iterator[Finding]:
         yield Finding("opt-in", Level.OK, f"{opted} of the {len(recent)} newest live jobs opted in")
 
 
-def job_findings(this: Examined, job: JobView, detail: JobDetail) -> tuple[bool, list[Finding]]:
+def job_findings(
+    this: Examined, job: JobView, detail: JobDetail, *, files: bool = True
+) -> tuple[bool, list[Finding]]:
+    """Whether it has opted in, and what is to be said of it. ``files``: its output is read from its
+    own files."""
     found: list[Finding] = []
     opt_in = read_comment(detail.comment, this.environment)
     right = f"right would be: {opt_in.suggestion}" if opt_in.suggestion else ""
@@ -88,7 +96,7 @@ def job_findings(this: Examined, job: JobView, detail: JobDetail) -> tuple[bool,
                 "restart it by hand (scontrol requeue), or submit it as one component",
             )
         )
-    for path in dict.fromkeys((detail.stdout, detail.stderr)):
+    for path in dict.fromkeys((detail.stdout, detail.stderr)) if files else ():
         trouble = log_trouble(path, job.uid)
         if trouble:
             found.append(

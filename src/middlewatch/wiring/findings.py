@@ -44,3 +44,5 @@ class Examined:
     config: Mapping[str, str] = field(default_factory=dict)
     facts: ClusterFacts | None = None
     operator: bool = False
+    watched: list[str] = field(default_factory=list)
+    """Running jobs that have opted in, the newest last."""

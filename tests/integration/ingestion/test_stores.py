@@ -19,12 +19,6 @@ OTHERWISE = {"slurm_job": "4711", "host": "n1.example", "path": "/scratch/a/slur
 AT_ONCE = Asked(watch_s=0.0)
 
 
-@pytest.fixture(params=["victorialogs", "loki"])
-def ship(request: pytest.FixtureRequest) -> Ship:
-    server = request.getfixturevalue(request.param)
-    return Ship(request.param, server.url)
-
-
 def steps(
     ship: Ship, labels: dict[str, str], *, late_s: float = 0.0, first: int = 0, ago_s: float = 60.0
 ) -> None:
