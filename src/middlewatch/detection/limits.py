@@ -47,6 +47,8 @@ UNSAID_END_SHARE = 1 / 4
 """A job that has come to its total without a word, and has never shown a pause, may well save or
 evaluate for the first time."""
 EVALUATION_STEPS = 100.0
+EVALUATION_SHARE = 0.4
+"""Of the policy's limit, however long the steps are."""
 FEW_TIMES = 4.0
 STEPS_OF_A_LINE = 15.0
 LOAD_TIMES = 0.5
@@ -166,7 +168,8 @@ def _alarm_limit(state: DetectionState, policy: Policy) -> Limit:
         learnt = max(learnt, LOAD_TIMES * (state.startup_s or 0.0))
     if phase is Phase.EVALUATION:
         # It takes steps as well, some tens or hundreds, mostly shorter ones.
-        learnt = max(learnt, EVALUATION_STEPS * (state.progress.step_time_s or 0.0))
+        steps = EVALUATION_STEPS * (state.progress.step_time_s or 0.0)
+        learnt = max(learnt, min(steps, EVALUATION_SHARE * policy.evaluation_limit_s))
     return _given(_LIMIT_OF[phase], policy, _SHARE_OF[phase], learnt)
 
 
@@ -176,11 +179,12 @@ def _between_steps(state: DetectionState, policy: Policy) -> Limit:
 
 
 def _at_the_end(state: DetectionState, policy: Policy) -> Limit:
-    """Behind the last step. The last save and the last evaluation are as long as those before, and
-    a program that has said that it has finished has them behind it, mostly."""
+    """Behind the last step. The last save and the last evaluation are as long as those before; a
+    program that has said that it has finished may still write something, and evaluates no more."""
     said = state.progress.phase is Phase.SHUTDOWN
     longest = max((seconds for _, seconds in state.pauses), default=0.0)
-    learnt = max(_usual_s(state), TYPICAL_TIMES * max(longest, _longest_phase_s(state)))
+    longest = max(longest, _saves_s(state) if said else _longest_phase_s(state))
+    learnt = max(_usual_s(state), TYPICAL_TIMES * longest)
     shown = bool(state.phase_habits or state.pauses)
     if said and shown:
         return _given("silence_floor_s", policy, learnt_s=learnt)
@@ -209,6 +213,10 @@ def _given(name: str, policy: Policy, times: float = 1.0, learnt_s: float = 0.0)
 def _longest_phase_s(state: DetectionState) -> float:
     """The longest silence in any announced phase so far."""
     return max((seconds for _, seconds, _ in state.phase_habits), default=0.0)
+
+
+def _saves_s(state: DetectionState) -> float:
+    return habit_of(state, Phase.CHECKPOINT)[0]
 
 
 def silence_limit_s(state: DetectionState, policy: Policy) -> float:

@@ -17,7 +17,9 @@ class Policy:
     ``seen_after_end_s``: an attempt that had ended longer ago than this when it was first seen is
     history, which somebody may have dealt with: it is not restarted.
     ``silence_floor_s``: no silence between steps that is shorter than this is an alarm; beyond it the
-    limit is learnt from the job. ``launch_limit_s``: a job runs and has never printed anything.
+    limit is learnt from the job. The limits of the phases say from when on a silence counts against
+    a job; an alarm, upon which nothing is done, comes after a share of them
+    (`middlewatch.detection.limits`). ``launch_limit_s``: a job runs and has never printed anything.
     ``first_step_limit_s``: silence before the first step; ``compile_limit_s`` while it says that it
     compiles; ``evaluation_limit_s`` and ``checkpoint_limit_s``: silence in an evaluation or a save
     that the job announced, until it has shown how long its own take; ``shutdown_limit_s``: silence
