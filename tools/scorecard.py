@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 show.say(line)
     if not chosen.logs_only:
         show.say()
-        show.note("the simulated streams take a minute or two")
+        show.note("the simulated streams take some minutes")
         report = numeric(Size.small() if chosen.quick else None)
         for line in numeric_lines(report):
             show.say(line)

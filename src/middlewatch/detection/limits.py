@@ -168,8 +168,8 @@ def _alarm_limit(state: DetectionState, policy: Policy) -> Limit:
         learnt = max(learnt, LOAD_TIMES * (state.startup_s or 0.0))
     if phase is Phase.EVALUATION:
         # It takes steps as well, some tens or hundreds, mostly shorter ones.
-        steps = EVALUATION_STEPS * (state.progress.step_time_s or 0.0)
-        learnt = max(learnt, min(steps, EVALUATION_SHARE * policy.evaluation_limit_s))
+        some = EVALUATION_STEPS * (state.progress.step_time_s or 0.0)
+        learnt = max(learnt, min(some, EVALUATION_SHARE * policy.evaluation_limit_s))
     return _given(_LIMIT_OF[phase], policy, _SHARE_OF[phase], learnt)
 
 

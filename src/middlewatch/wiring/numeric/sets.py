@@ -54,8 +54,8 @@ class Size:
 
     healthy: int = 80
     slow: int = 30
-    stuck: int = 40
-    short: int = 400
+    stuck: int = 30
+    short: int = 300
     first: int = HELD_OUT
 
     @classmethod
@@ -226,7 +226,7 @@ KINDS: dict[str, Callable[[int], Profile]] = {
 
 
 def numeric(size: Size | None = None) -> Report:
-    """Run all sets: about a minute and a half on one core; with `Size.small` a few seconds."""
+    """Run all sets: about three minutes on one core; with `Size.small` a few seconds."""
     chosen = size or Size()
     phases, false, hours = _short(chosen)
     return Report(
