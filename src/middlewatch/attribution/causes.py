@@ -110,7 +110,8 @@ def _why_silent(silence: Signal, signals: Sequence[Signal]) -> Signal | None:
         (
             s
             for s in sorted(signals, key=lambda signal: signal.happened_at)
-            if s.kind is SignalKind.HINT and depth_of(s.failure_class) >= Depth.CAUSE
+            if s.kind is SignalKind.HINT
+            and (depth_of(s.failure_class) >= Depth.CAUSE or (s.failure_class in WAITING and s.ranks))
             and s.happened_at >= since
         ),
         None,
@@ -150,6 +151,9 @@ def first_cause(signals: Sequence[Signal], *, requeued: bool = False) -> Signal:
         died = silent_death(victims, in_time)
         if died is not None:
             return died
+        told = _who_stopped_it(victims, in_time)
+        if told is not None:
+            return told
         return victims[0] if victims else _most_telling(in_time, requeued=requeued)
     hints = [s for s in in_time if s.kind is SignalKind.HINT and s.failure_class]
     first = _deepest_at_one_place(candidates)
@@ -174,6 +178,20 @@ def first_cause(signals: Sequence[Signal], *, requeued: bool = False) -> Signal:
         and timedelta() <= first.happened_at - s.happened_at <= DEEPER_WITHIN
     ]
     return foretold[0] if foretold else first
+
+
+def _who_stopped_it(victims: Sequence[Signal], in_time: Sequence[Signal]) -> Signal | None:
+    """The launcher's word why the program was told to stop: those that were told do not know."""
+    if not victims or class_of(victims[0]) not in STOPPED_FROM_OUTSIDE:
+        return None
+    return next(
+        (
+            s
+            for s in in_time
+            if s.kind is SignalKind.LAUNCHER_END and class_of(s) in STOPPED_FROM_OUTSIDE
+        ),
+        None,
+    )
 
 
 def _depth(signal: Signal) -> Depth:

@@ -25,7 +25,6 @@ NOBODYS = frozenset(
         "user_cancel",
         "silent_hang",
         "dns_failure",
-        "container_start",
         "slow_input",
         "slow_fabric",
         "slow_node",
@@ -37,6 +36,8 @@ NOBODYS = frozenset(
 _AT_WHOLE = frozenset({"watchdog_stuck", "collective_timeout_unattributed"})
 """Classes that have a node at best."""
 
+_NAME_THE_LOST = frozenset({"jax.task_lost", "jax.heartbeat"})
+"""Patterns whose ranks are those that were lost, and not those that noticed."""
 _DETAIL = re.compile(r"(\w+)=(\S+)")
 _NCCL = re.compile(r"(?:\d+: ?)?([A-Za-z][\w.-]*):\d+:\d+ \[(\d+)\] ")
 """NCCL's own prefix: host, process, thread, device."""
@@ -81,10 +82,16 @@ def _of_the_job(
         # Measured against all other ranks, not said by one.
         return _placed(cause.ranks[0], None, _single(cause.nodes, places), places)
     if named in NOBODYS:
-        nodes = cause.nodes or tuple({n for s in own if s.kind is SignalKind.HINT for n in s.nodes})
+        nodes = cause.nodes or tuple({n for s in own if s.key != cause.key for n in s.nodes})
+        if not nodes and named == "slow_node" and places.alone():
+            nodes = places.nodes
         return Culprit(node=_single(nodes, places) if named.startswith("slow") else None)
     if named == "peer_connection_lost":
+        if cause.pattern_id in _NAME_THE_LOST and len(cause.ranks) == 1:
+            return Culprit(cause.ranks[0], None, places.node_of(cause.ranks[0]))
         return Culprit(node=_peer(own, places))
+    if named == "container_start":
+        return Culprit(node=_where_alone(cause, own, places))
     if named == "rendezvous_timeout":
         return Culprit(node=_missing(own, places))
     if named == "node_failure":
@@ -106,12 +113,15 @@ def _of_a_process(named: str, cause: Signal, own: Sequence[Signal], places: Plac
     witnesses = (cause, *_same(cause, own))
     for signal in witnesses:
         rank = signal.ranks[0] if len(signal.ranks) == 1 else rank_in(signal.excerpt)
+        if rank is None:
+            rank = places.rank_of_process(signal.excerpt)
         if rank is not None:
             return _placed(rank, None, _single(signal.nodes, places), places)
     node = next((n for s in witnesses if (n := _single(s.nodes, places)) is not None), None)
     node = node or next(
         (n for s in witnesses if (n := places.node_told(s.excerpt)) is not None), None
     )
+    node = node or next((n for s in witnesses if (n := _written_on(s, places))), None)
     first_seen = _explained(cause, own, node, places)
     if first_seen is not None:
         return _placed(first_seen, None, node, places)
@@ -280,6 +290,24 @@ def _own(name: str, places: Places) -> str | None:
     short = name.partition(".")[0].lower()
     alike = [node for node in places.nodes if node.partition(".")[0].lower() == short]
     return alike[0] if len(alike) == 1 and short else None
+
+
+def _where_alone(cause: Signal, own: Sequence[Signal], places: Places) -> str | None:
+    """The one node on which a container could not be started, where it is only one of several."""
+    found: set[str] = set()
+    for signal in (cause, *_same(cause, own)):
+        node = _single(signal.nodes, places) or places.node_told(signal.excerpt)
+        node = node or _written_on(signal, places)
+        if node is None:
+            return None
+        found.add(node)
+    return found.pop() if len(found) == 1 and len(places.nodes) > 1 else None
+
+
+def _written_on(signal: Signal, places: Places) -> str | None:
+    """The node of the job whose output the line is, as its prefix says."""
+    name = dict(_DETAIL.findall(signal.detail)).get("writer", "")
+    return _own(name, places) or (places.node_told(name) if name else None)
 
 
 def _number(text: str | None) -> int | None:

@@ -41,11 +41,15 @@ _LINES = frozenset(
     }
 )
 
+_REMARKS = frozenset({SignalKind.HINT, SignalKind.CASCADE_LINE})
+"""Kinds that say of nobody that he has failed."""
+
 
 @dataclass(slots=True)
 class _Group:
     signals: list[Signal] = field(default_factory=list)
     recovered: Signal | None = None
+    outlived: bool = False
 
     @property
     def ended(self) -> bool:
@@ -133,10 +137,15 @@ def _groups(signals: Iterable[Signal], attempt: Attempt) -> list[_Group]:
                     done.append(current)
                     current = _Group()
             case _:
+                if _outlived(current, signal):
+                    current.outlived = True
+                    done.append(current)
+                    current = _Group()
                 current.signals.append(signal)
     slow = apart.get(SLOW)
     if slow is not None:
-        slow.signals.extend(_of_the_network(slow.signals[0], current))
+        for group in (*done, current):
+            slow.signals.extend(_of_the_network(slow.signals[0], group))
     numeric = apart.get(SignalKind.NUMERIC)
     if numeric is not None and _is_trouble(current, attempt) and _of_numbers(current, attempt):
         current.signals[:0] = apart.pop(SignalKind.NUMERIC).signals
@@ -145,12 +154,22 @@ def _groups(signals: Iterable[Signal], attempt: Attempt) -> list[_Group]:
     return done + list(apart.values())
 
 
+def _outlived(group: _Group, signal: Signal) -> bool:
+    """Whether the program has gone on for long behind a group that only holds remarks and
+    consequences: what comes then is another matter."""
+    if not group.signals or any(s.kind not in _REMARKS for s in group.signals):
+        return False
+    last = group.signals[-1]
+    stepped = signal.step is not None and (last.step is None or signal.step > last.step)
+    return stepped and signal.happened_at - last.happened_at > DEEPER_WITHIN
+
+
 def _of_the_network(slow: Signal, group: _Group) -> list[Signal]:
-    """The hints about the network that were seen when a slowdown began: they say where."""
+    """The lines about the network that were seen when a slowdown began: they say where."""
     return [
         s
         for s in group.signals
-        if s.kind is SignalKind.HINT
+        if s.kind in {SignalKind.HINT, SignalKind.FAILURE_LINE}
         and s.domain is Domain.NETWORK
         and slow.failure_class == "slow_fabric"
         and abs(slow.happened_at - s.happened_at) <= DEEPER_WITHIN
@@ -226,7 +245,7 @@ def _issue_id(attempt: AttemptId, opening: Signal) -> str:
 def _state(group: _Group, before: Issue | None, attempt: Attempt) -> IssueState:
     if before is not None and before.state is IssueState.CLOSED:
         return IssueState.CLOSED
-    if group.recovered is not None:
+    if group.recovered is not None or group.outlived:
         return IssueState.RECOVERED
     if attempt.end is not None and (
         attempt.end.by is EndedBy.COMPLETION or all(class_of(s) in NO_FAULT for s in group.signals)

@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+_ACTOR = re.compile(r"\([A-Za-z][\w:.]* pid=(\d+)(?:, ip=([\d.]+))?")
+
 LARGEST_NODE = 16
 """GPUs of the largest usual node: more ranks than this sit on several."""
 
@@ -28,6 +30,8 @@ class Places:
     per_node: int | None = None
     aliases: tuple[tuple[str, str], ...] = ()
     """Other names of nodes: their addresses, and the pods that run on them."""
+    processes: tuple[tuple[str, int], ...] = ()
+    """Ray's processes, ``address/pid``, and their ranks."""
     launchers: bool = False
     """A scheduler's tasks are launchers, one on each node: their numbers are no ranks."""
 
@@ -94,6 +98,19 @@ class Places:
             node
             for alias, node in self.aliases
             if re.search(rf"(?<![\w.-]){re.escape(alias)}(?![\w-]|\.\w)", text)
+        }
+        return next(iter(found)) if len(found) == 1 else None
+
+    def rank_of_process(self, text: str) -> int | None:
+        """The rank of the process that Ray puts before a line: ``(Name pid=7, ip=10.0.0.9) ``."""
+        match = _ACTOR.match(text)
+        if match is None or not self.processes:
+            return None
+        pid, ip = match.group(1), match.group(2)
+        found = {
+            rank
+            for process, rank in self.processes
+            if process == f"{ip}/{pid}" or (ip is None and process.endswith(f"/{pid}"))
         }
         return next(iter(found)) if len(found) == 1 else None
 

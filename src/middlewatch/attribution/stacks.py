@@ -50,7 +50,7 @@ def odd_one(signals: Sequence[Signal]) -> Signal | None:
     for signal in signals:
         if signal.kind is not SignalKind.HINT or not signal.pattern_id.startswith(STACK):
             continue
-        if signal.pattern_id == PROCESS:
+        if signal.pattern_id.startswith(PROCESS):
             processes.append(_Process(signal))
         elif processes:
             processes[-1].frames.extend(_FRAME.findall(signal.detail))

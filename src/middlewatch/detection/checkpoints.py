@@ -18,12 +18,21 @@ from middlewatch.detection.state import DetectionState
 from middlewatch.model.pattern import PatternKind
 from middlewatch.model.signal import Phase, Progress
 
+FAILED = "save.failed"
+"""The pattern of lines that say that a save came to nothing."""
+PARTS = "save.unfinished"
+"""The pattern of lines about a part of a save, or its beginning, in any program's words."""
+
 
 def after_checkpoint_line(state: DetectionState, hit: Hit, at: Moment) -> DetectionState:
     """A save is announced, complete, or a checkpoint was loaded."""
     step = _step_of(state, hit)
     progress = state.progress
     match hit.pattern.kind:
+        case PatternKind.CHECKPOINT_SAVING if hit.pattern.id == FAILED:
+            return alive(doubted(state), at)
+        case PatternKind.CHECKPOINT_SAVING if hit.pattern.id == PARTS and state.saving_step:
+            return alive(state, at)  # of the save that is known already
         case PatternKind.CHECKPOINT_SAVING:
             if step is not None and step != state.saving_step:
                 state = confirmed(state, at)
@@ -97,7 +106,7 @@ def _step_of(state: DetectionState, hit: Hit) -> int | None:
 
 def _named(hit: Hit) -> int | None:
     """The step in the line; a pattern with several forms has it in one of several groups."""
-    for name in ("step", "updates", "completed"):
+    for name in ("step", "updates", "completed", "samples", "epochs", "tokens"):
         step = hit.number(name)
         if step is not None:
             return step

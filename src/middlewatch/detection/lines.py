@@ -216,5 +216,6 @@ def _with_total(state: DetectionState, hit: Hit) -> DetectionState:
     if step is not None:
         progress = replace(progress, loaded_step=step)
     if epochs is not None:
-        state = replace(state, counter=replace(state.counter, epochs=epochs))
+        epoch = hit.number("epoch")
+        state = replace(state, counter=replace(state.counter, epochs=epochs, epoch=epoch))
     return replace(state, progress=progress)

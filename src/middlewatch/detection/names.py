@@ -11,6 +11,7 @@ MOST_NAMES = 64
 LONGEST = 48
 _WRITERS = ("actor", "label", "local_rank", "rank", "writer")
 _OF_A_NODE = frozenset({"gpu", "node"})
+_JSON_HOST = re.compile(r'"(?:host(?:name)?|node(?:name)?)": ?"([A-Za-z0-9][\w.-]{0,253})"')
 _PART = re.compile(r"([A-Za-z0-9._-]+)(?:\[([0-9,-]+)\])?([A-Za-z0-9._-]*)")
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,253}")
 
@@ -63,7 +64,8 @@ def nodes_of(hit: Hit) -> tuple[str, ...]:
         return hosts(listed)
     node = hit.group("node")
     if not node and hit.pattern.scope in _OF_A_NODE:
-        node = hit.group("writer")
+        told = _JSON_HOST.search(hit.line[:1024])
+        node = hit.group("writer") or (told.group(1) if told else None)
     return (node,) if node and _NODE.fullmatch(node) else ()
 
 

@@ -38,6 +38,8 @@ OTHER_LOOP_TIMES = 3
 _GIVEN = ("middlewatch.", "job.")
 """Patterns that were written for this very job: our own line, and what its owner gave."""
 _PLAIN = "plain."
+_EPOCH_ABOVE = "keras."
+"""Patterns of programs that print the epoch on a line above its counts."""
 _SAMPLED = "metrics."
 """A counter in the site's metrics: sampled now and then, so that any printed step is better."""
 
@@ -65,6 +67,8 @@ def after_progress_line(state: DetectionState, hit: Hit, times: Times) -> _Found
     epoch = whole(groups.get("epoch", ""))
     if step is None:
         return alive(state, at), ()
+    if epoch is None and hit.pattern.id.startswith(_EPOCH_ABOVE):
+        epoch = state.counter.epoch
     if form is ProgressForm.BAR:
         known = state.progress.total_steps
         if total is None or (step == 0 and not epoch):
@@ -134,7 +138,7 @@ def _followed(state: DetectionState, hit: Hit, step: int) -> DetectionState | No
     enough = OTHER_LOOP_TIMES if counter.pattern.startswith(LOOP) else OTHER_TIMES
     if counter.pattern and rank <= counter.rank and not (more and other + 1 >= enough):
         return None
-    known = Counter(hit.pattern.id, rank, epochs=counter.epochs)
+    known = Counter(hit.pattern.id, rank, epochs=counter.epochs, epoch=counter.epoch)
     if not counter.pattern:
         return replace(state, counter=known)
     return replace(

@@ -79,6 +79,8 @@ class Counter:
     per_epoch: int | None = None
     zero_based: bool = False
     epochs: int | None = None
+    epoch: int | None = None
+    """The epoch that a line of its own told of: the counts that follow are within it."""
     first_epoch: int = 0
     """1 where a fresh training was seen to begin with epoch 1: then no epoch 0 lies behind it."""
     taken: int = 0

@@ -95,7 +95,7 @@ def test_failure_between_two_bars_is_found_in_its_place() -> None:
 
 
 def test_traceback_that_begins_behind_a_bar_is_found() -> None:
-    assert "python.traceback" in ids(bar(7) + b"Traceback (most recent call last):\n")
+    assert "python.traceback_behind_bar" in ids(bar(7) + b"Traceback (most recent call last):\n")
 
 
 def test_lines_that_are_no_utf8_are_found_and_shown() -> None:

@@ -183,9 +183,13 @@ def _went_on(drive: Drive, issue: Issue, own: Sequence[Signal]) -> bool:
     """Whether a running job printed a failure, nothing confirmed it, and it has stepped since."""
     stepped = drive.progress.last_step_at
     cause = next((s for s in own if s.key == issue.first_cause), None)
-    if drive.attempt.end is not None or drive.alarms or cause is None or stepped is None:
+    alarmed = any(alarm.failure_class == issue.failure_class for alarm in drive.alarms)
+    if drive.attempt.end is not None or alarmed or cause is None or stepped is None:
         return False
-    return stepped > cause.happened_at and cause.kind is SignalKind.FAILURE_LINE
+    return stepped > cause.happened_at and cause.kind in {
+        SignalKind.FAILURE_LINE,
+        SignalKind.CASCADE_LINE,
+    }
 
 
 # -- lines ------------------------------------------------------------------------------------
@@ -236,7 +240,7 @@ def _frames(at: int, own: Sequence[Signal], timeline: Timeline) -> list[int]:
         line = line_of(signal, timeline)
         if line is None or line <= at or not signal.pattern_id.startswith(STACK):
             continue
-        if signal.pattern_id == PROCESS:
+        if signal.pattern_id.startswith(PROCESS):
             break
         found.append(line)
     return found

@@ -15,9 +15,11 @@ from middlewatch.detection.names import hosts as expanded
 from middlewatch.detection.names import numbers
 
 _HOST = r"[A-Za-z][A-Za-z0-9.-]{0,62}[A-Za-z0-9]|[A-Za-z]"
+_NUMBERED = r"[A-Za-z][A-Za-z-]*[0-9][A-Za-z0-9.-]*"
 _BANNERS = (
     re.compile(rf"\bon (?:\d+ )?nodes?:? ((?:(?:{_HOST})(?:[ ,]+|$|(?= ?[=(\[])))+)".encode()),
     re.compile(rb"(?:SLURM_(?:JOB_|STEP_)?NODELIST|[Nn]ode ?[Ll]ist|NODELIST|HOSTS|hosts)\s*[=:]\s*\[?['\"]?([\w.,\[\]-]+)"),
+    re.compile(rf"\b(?:job|JOB)\b[^\n]*?(?:\bon|[|:,]) ((?:{_NUMBERED}|[a-z]+-[a-z0-9]+)(?:[ ,]+(?:{_NUMBERED}|[a-z]+-[a-z0-9]+))+)(?= ?\r?$| ?[=|(#,])".encode(), re.MULTILINE),
 )  # fmt: skip
 _MOST = 4096
 
@@ -32,7 +34,29 @@ _PAIRED = (
     re.compile(rf"\b[Rr]ank\W{{0,2}}(?P<rank>\d+)\W{{1,3}}(?:on )?(?:node|host(?:name)?)\W{{1,3}}(?P<node>{_HOST})\b".encode()),
     re.compile(rf"\b(?:node|host(?:name)?)\W{{1,3}}(?P<node>{_HOST})\W{{1,3}}[Rr]ank\W{{1,3}}(?P<rank>\d+)\b".encode()),
     re.compile(rf"^\d{{4}}-\d\d-\d\d[ T][\d:.,]+\s+(?P<node>{_HOST}):(?P<rank>\d+)\s".encode(), re.MULTILINE),
+    re.compile(rf"\(rank (?P<rank>\d+) @ (?P<node>{_HOST})\)".encode()),
+    # a name of the process behind syslog's host, then its rank
+    re.compile(rf"^\w{{3}} [ \d]\d [\d:.]+ (?P<node>{_HOST}) [\w./-]+\[\d+\]: [<\[(](?:rank ?)?(?P<rank>\d+)[>\])](?:[^\n]*\bcuda:(?P<local>\d+))?".encode(), re.MULTILINE),
+    re.compile(rf"(?:^|[\s(])(?P<node>{_NUMBERED})[ :,]{{1,2}}(?:global[_ ])?rank[=: ](?P<rank>\d+)\b(?! ?[-.,]\d)".encode(), re.MULTILINE),
+    # Ray Train's table of its workers
+    re.compile(rb"ip=(?P<node>[\d.]+), pid=\d+\) world_rank=(?P<rank>\d+), local_rank=(?P<local>\d+)"),
 )  # fmt: skip
+_RANGES = (
+    re.compile(rf"\b(?P<node>{_HOST})[ =:,(]{{1,3}}ranks?[ =:]{{1,2}}(?P<low>\d+)(?:\.\.|-| to )(?P<high>\d+)\b".encode()),
+    re.compile(rf"\branks?[ =:]{{1,2}}(?P<low>\d+)(?:\.\.|-| to )(?P<high>\d+)[ ,:)]{{1,2}}(?:on |@ ?|host=|node=|on host )(?P<node>{_HOST})\b".encode()),
+)  # fmt: skip
+"""A host and the ranks on it, from the first to the last."""
+_JOB_MAP = re.compile(rf"Data for node: (?P<node>{_HOST})|\bProcess rank: (?P<rank>\d+)\b".encode())
+_WORLD_INFO = re.compile(rb"WORLD INFO DICT: \{([^}\n]*)\}")
+_WORLD_ENTRY = re.compile(rf"'(?P<node>{_HOST})': \[(?P<locals>[\d, ]*)\]".encode())
+_PROCESS = re.compile(rb"ip=([\d.]+), pid=(\d+)\) world_rank=(\d+)")
+_POD_TABLE = re.compile(
+    rf"^(?P<alias>[a-z0-9][\w.-]*) +\d+/\d+ +\w+ +\d+ [^\n]*? \d{{1,3}}(?:\.\d{{1,3}}){{3}} +(?P<node>{_HOST}) ".encode(),
+    re.MULTILINE,
+)
+_ROLES = ("master", "chief", "launcher", "head", "worker", "node", "replica")
+_OF_ROLE = re.compile(rf"-({'|'.join(_ROLES)})-(\d+)$")
+_INDEXED = re.compile(r"-(\d+)-[a-z0-9]{5}$")
 _TASKS = re.compile(rb"srun: error: (?P<hosts>[\w.,\[\]-]+): tasks? (?P<ranks>[\d,-]+):")
 _ALONE = (
     re.compile(rf"^\+ hostname(?: -\w)?\r?\n(?P<node>{_HOST})\r?$".encode(), re.MULTILINE),
@@ -63,7 +87,7 @@ _WORLD = re.compile(
     rb"|MEMBER: \d+/(\d+)|Starting with (\d+) processes|global_world_sizes=\[(\d+)"
 )
 _PER_NODE = re.compile(
-    rb"(?i)\b(?:nproc[_-]per[_-]node|num_local_procs|local[_ ]world[_ ]size|gpus[_-]per[_-]node|ntasks[_-]per[_-]node)\W{1,3}(\d+)"
+    rb"(?i)(?:\b|PET_)(?:nproc[_-]per[_-]node|num_local_procs|local[_ ]world[_ ]size|gpus[_-]per[_-]node|ntasks[_-]per[_-]node)\W{1,3}(\d+)"
 )
 _LAUNCHER = re.compile(
     rb"torch[./]distributed[./](?:run|elastic|launch)|torchrun|deepspeed[./]launcher"
@@ -79,15 +103,26 @@ def places_in(data: bytes, more: Iterable[str] = (), order: Sequence[str] = ()) 
     for pattern in _PAIRED:
         for match in pattern.finditer(data):
             seen.pair(match.groupdict())
+    for pattern in _RANGES:
+        for match in pattern.finditer(data):
+            seen.range(match.groupdict())
+    seen.job_map(data)
+    seen.world_info(data)
     seen.tasks(data)
     for pattern in _ALONE:
         seen.names.update(dict.fromkeys(_hosts_of(pattern, data)))
     seen.names.update(dict.fromkeys(n for n in _hosts_of(_MASTER, data) if _like_a_host(n)))
     seen.names.update(dict.fromkeys(n for n in _hosts_of(_SAID, data) if _like_a_host(n)))
     seen.names.update(dict.fromkeys(more))
-    for pattern in (_ADDRESSED, _ASSIGNED):
+    for pattern in (_ADDRESSED, _ASSIGNED, _POD_TABLE):
         for match in pattern.finditer(data):
             seen.alias(match.groupdict())
+    if not order:
+        listed = seen.pods_in_order() or listed
+    if b"/job:jax_worker/" in data:
+        seen.pods_as_tasks()
+    for ip, pid, rank in _PROCESS.findall(data):
+        seen.processes.setdefault(f"{ip.decode()}/{pid.decode()}", int(rank[:7]))
     for match in _LOCAL.finditer(data):
         seen.locals.setdefault(int(match.group(1)[:7]), int(match.group(2)[:7]))
     return seen.places(listed, _most(_WORLD, data), _most(_PER_NODE, data))
@@ -103,6 +138,63 @@ class _Seen:
     devices: set[int] = field(default_factory=set)
     launchers: bool = False
     aliases: dict[str, str] = field(default_factory=dict)
+    processes: dict[str, int] = field(default_factory=dict)
+
+    def range(self, groups: Mapping[str, bytes]) -> None:
+        """A line that names a host, and the first and the last rank on it."""
+        node = _name(groups["node"])
+        if node is None or not _like_a_host(node) or max(map(len, groups.values())) > 63:
+            return
+        low, high = int(groups["low"][:7]), int(groups["high"][:7])
+        if low <= high < low + 64:
+            self.names[node] = None
+            for rank in range(low, high + 1):
+                self.pairs.setdefault(rank, node)
+                self.locals.setdefault(rank, rank - low)
+
+    def job_map(self, data: bytes) -> None:
+        """mpirun's map of the job: hosts, and the processes on each."""
+        node: str | None = None
+        first = 0
+        for match in _JOB_MAP.finditer(data):
+            if match.group("node"):
+                node, first = _name(match.group("node")), -1
+            elif node is not None and len(match.group("rank")) < 8:
+                rank = int(match.group("rank"))
+                first = rank if first < 0 else first
+                self.names[node] = None
+                self.pairs.setdefault(rank, node)
+                self.locals.setdefault(rank, rank - first)
+
+    def world_info(self, data: bytes) -> None:
+        """DeepSpeed's launcher: hosts in the order of their ranks, and the devices of each."""
+        match = _WORLD_INFO.search(data)
+        rank = 0
+        for entry in _WORLD_ENTRY.finditer(match.group(1)) if match else ():
+            node = _name(entry.group("node"))
+            if node is None:
+                return
+            self.names[node] = None
+            for local in numbers(entry.group("locals").decode("latin-1").replace(" ", "")):
+                self.pairs.setdefault(rank, node)
+                self.locals.setdefault(rank, local)
+                rank += 1
+
+    def pods_in_order(self) -> list[str]:
+        """The nodes in the order of the pods' roles and numbers, where all pods have one."""
+        found: list[tuple[int, int, str]] = []
+        for alias, node in self.aliases.items():
+            role = _OF_ROLE.search(alias)
+            if role is not None and len(role.group(2)) < 7:
+                found.append((_ROLES.index(role.group(1)), int(role.group(2)), node))
+        return list(dict.fromkeys(node for _, _, node in sorted(found)))
+
+    def pods_as_tasks(self) -> None:
+        """Processes are numbered as the pods of their job are."""
+        for alias, node in self.aliases.items():
+            index = _INDEXED.search(alias)
+            if index is not None and len(index.group(1)) < 7:
+                self.pairs.setdefault(int(index.group(1)), node)
 
     def pair(self, groups: Mapping[str, bytes | None]) -> None:
         """A line that names a host, and a rank or a device on it."""
@@ -165,6 +257,7 @@ class _Seen:
             per_node=per_node,
             launchers=self.launchers,
             aliases=tuple(self.aliases.items()),
+            processes=tuple(self.processes.items())[:_MOST],
         )
 
 
