@@ -36,7 +36,9 @@ from middlewatch.model.scheduler import (
     PartitionView,
     Snapshot,
 )
+from middlewatch.model.sharing import pool_of
 from middlewatch.services.watcher import Watch, Watcher, WatcherSettings
+from middlewatch.services.watcher.share import Part
 
 CLUSTER = ClusterId("slurm", "bench")
 COMMENT = '{"middlewatch":{"environment":"bench","mode":"observe"}}'
@@ -122,9 +124,10 @@ def memory_kb() -> int:
 
 
 def made(folder: Path, state: Path, jobs: int) -> Watcher:
-    catalogue = read_catalogue()
+    catalogue, clock = read_catalogue(), SystemClock()
+    store = open_store(state / "middlewatch.db")
     return Watcher(
-        store=open_store(state / "middlewatch.db"),
+        store=store,
         scheduler=Crowd(folder, jobs),
         logs=FileLogs(hold=room_for_files()),
         scanner=scanner_for(catalogue),
@@ -133,7 +136,8 @@ def made(folder: Path, state: Path, jobs: int) -> Watcher:
         policy=Policy(),
         # To ask for ten thousand comments is slurmctld's work, which is played here.
         settings=WatcherSettings(details_per_tick=jobs),
-        clock=SystemClock(),
+        clock=clock,
+        share=Part(store, pool_of("watcher", CLUSTER), "bench", 30.0, clock),
     )
 
 

@@ -136,6 +136,7 @@ class Outbox:
         soon, self._soon, self._signals = list(self._soon.values()), {}, 0
         lost: list[Lost] = []
         for start in range(0, len(soon), MOST_TOGETHER):
+            self._share.keep()
             lost.extend(self._together(soon[start : start + MOST_TOGETHER], now, report))
         return lost
 
