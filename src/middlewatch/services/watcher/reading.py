@@ -214,6 +214,9 @@ class Reader:
         block = got.block
         if block is None:
             return []
+        found = self._found(block, attempt, loops=loops)
+        if not found:
+            return []
         stream = got.stream
         allocation = frozenset(attempt.nodes)
         return [
@@ -227,7 +230,7 @@ class Reader:
                 _written_at(block, raw.offset),
                 _node_at(block, raw.offset, allocation),
             )
-            for raw in self._found(block, attempt, loops=loops)
+            for raw in found
         ]
 
     def _found(self, block: Block, attempt: Attempt, *, loops: bool) -> Sequence[RawHit]:

@@ -103,9 +103,12 @@ class Roster:
 
     def before(self, kept: Kept) -> Kept | None:
         """The attempt of the same job before this one, if it is known and stands."""
+        known = self._jobs.get(kept.attempt.job_id, ())
+        if len(known) < 2:
+            return None
         earlier = [
             other
-            for other in self._jobs.get(kept.attempt.job_id, [])
+            for other in known
             if other.attempt.submitted_at < kept.attempt.submitted_at
             and not other.attempt.vanished
             and other.attempt.attempt_index < kept.attempt.attempt_index
@@ -114,9 +117,12 @@ class Roster:
 
     def after(self, kept: Kept) -> Kept | None:
         """The attempt of the same number after this one."""
+        known = self._jobs.get(kept.attempt.job_id, ())
+        if len(known) < 2:
+            return None
         later = [
             other
-            for other in self._jobs.get(kept.attempt.job_id, [])
+            for other in known
             if other.attempt.submitted_at > kept.attempt.submitted_at and not other.attempt.vanished
         ]
         return later[0] if later else None
