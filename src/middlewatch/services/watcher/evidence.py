@@ -123,6 +123,10 @@ class Evidence:
             batch = replace(batch, activity=activity, growth=growth)
         return batch
 
+    def has_steps(self, attempt: Attempt) -> bool:
+        """Whether this tick's answer holds steps of the attempt's job: the next one will not."""
+        return attempt.job_id in self._steps
+
     # -- all jobs at once ------------------------------------------------------------------------
 
     def _ask_steps(self, metrics: Metrics, now: datetime, report: WatcherReport) -> None:

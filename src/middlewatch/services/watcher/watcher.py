@@ -198,8 +198,11 @@ class Watcher:
             if spent and self._unread is None:
                 self._unread = kept.attempt.job_id
             hits = report.hits
+            report.watched += round_of >= 0 and self._is_read(kept)
+            if spent and self._can_wait(kept, now):
+                report.behind += 1
+                continue
             try:
-                report.watched += round_of >= 0 and self._is_read(kept)
                 read, behind = self._one(kept, now, report, seen=seen, files=not spent)
             except Exception as error:  # noqa: BLE001 - a job's log is anybody's text: what it breaks, it breaks alone
                 self._lose([Lost(kept, error)], report)
@@ -273,6 +276,16 @@ class Watcher:
             self._waiting.pop(attempt.id, None)
             kept.looked_at = now
         return done.bytes_read, done.behind
+
+    def _can_wait(self, kept: Kept, now: datetime) -> bool:
+        """Whether an attempt can have no news but in its files, so that all of its turn may wait."""
+        watch = kept.watch
+        if watch is None or kept.stored is not kept.attempt or not self._is_read(kept):
+            return False
+        if self._evidence.has_steps(kept.attempt):
+            return False
+        self._waiting[kept.attempt.id] = waiting(kept, watch.tails, now)
+        return True
 
     def _is_read(self, kept: Kept) -> bool:
         """Whether this attempt's logs are still read."""
