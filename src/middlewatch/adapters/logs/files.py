@@ -116,11 +116,15 @@ class FileLogs:
         ):
             return None
         held.status = status
+        # Nobody can set the time at which an inode was changed: then nothing was written either.
+        unchanged = (status.st_size, status.st_ctime_ns) == (was.st_size, was.st_ctime_ns)
+        if unchanged and held.at_end:
+            return _no_more(held)
         raw = held.read(min(limit, status.st_size - cursor.offset))
         if raw is None:
             return None
         at = cursor.offset
-        at_end = at + len(raw) >= status.st_size or not raw
+        at_end = held.at_end = at + len(raw) >= status.st_size or not raw
         data, at, skipping, skipped = _whole_lines(
             raw, at, cursor.skipping, at_end=at_end, final=False
         )
@@ -195,6 +199,20 @@ class FileLogs:
         if status.st_uid == uid or (self._our_uid != 0 and status.st_uid == self._our_uid):
             return None
         return "not_owner"
+
+
+def _no_more(held: Held) -> Block:
+    """What a file brings that is as it was when it had been read to its end."""
+    return Block(
+        data=b"",
+        base_offset=held.cursor.offset,
+        stream=held.stream,
+        cursor=held.cursor,
+        restarted=False,
+        at_end=True,
+        modified_at=min(max(held.status.st_mtime, 0.0), LATEST),
+        size=held.status.st_size,
+    )
 
 
 def _kind(mode: int) -> str | None:

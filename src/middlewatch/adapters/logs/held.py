@@ -53,6 +53,8 @@ class Held:
     tail: bytes
     status: os.stat_result
     """As it was at the last read."""
+    at_end: bool = False
+    """Whether that read came to the file's end."""
     head: hashlib._Hash | None = None
     reads: int = 0
     last: int = 0
