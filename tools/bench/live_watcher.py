@@ -39,6 +39,7 @@ from middlewatch.model.scheduler import (
 from middlewatch.model.sharing import pool_of
 from middlewatch.services.watcher import Watch, Watcher, WatcherSettings
 from middlewatch.services.watcher.share import Part
+from middlewatch.wiring.memory import collect_rarely
 
 CLUSTER = ClusterId("slurm", "bench")
 COMMENT = '{"middlewatch":{"environment":"bench","mode":"observe"}}'
@@ -126,6 +127,7 @@ def memory_kb() -> int:
 def made(folder: Path, state: Path, jobs: int) -> Watcher:
     catalogue, clock = read_catalogue(), SystemClock()
     store = open_store(state / "middlewatch.db")
+    collect_rarely()
     return Watcher(
         store=store,
         scheduler=Crowd(folder, jobs),

@@ -108,7 +108,9 @@ def watcher(parts: Parts, log: Any, hint: Hint) -> Service:
     from middlewatch.wiring.evidence import evidence
     from middlewatch.wiring.loading import BadSettings, Problem
     from middlewatch.wiring.logsource import sources
+    from middlewatch.wiring.memory import collect_rarely
 
+    collect_rarely()
     given = parts.settings.watcher.patterns
     # Whose lock has this name as well: no two processes have it at the same time.
     name = "-".join(filter(None, (parts.holder, parts.settings.watcher.name)))
