@@ -46,12 +46,18 @@ def after_chatter(
 def _brings_nothing(batch: Batch) -> bool:
     """Whether the files of a running attempt were read to their end and nothing was found."""
     attempt = batch.attempt
-    if attempt.state is not JobState.RUNNING or attempt.end is not None:
-        return False
-    if attempt.completing or attempt.vanished or batch.measured is False:
-        return False
-    # Compared as a whole: whatever else a round may bring one day is something.
-    return batch == Batch(attempt, output_at=batch.output_at, measured=batch.measured)
+    return (
+        not (batch.hits or batch.unreadable or batch.activity or batch.lost or batch.drained)
+        and batch.caught_up
+        and batch.readable
+        and batch.sampled
+        and batch.growth is None
+        and batch.measured is not False
+        and attempt.state is JobState.RUNNING
+        and attempt.live
+        and not (attempt.completing or attempt.vanished)
+        and attempt.end is None
+    )
 
 
 def _is_healthy(state: DetectionState) -> bool:

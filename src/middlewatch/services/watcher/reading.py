@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 from middlewatch.detection.batch import Batch, Hit, Unreadable
 from middlewatch.detection.progress import any_loop
@@ -42,8 +43,7 @@ from middlewatch.services.watcher.tails import (
 _OWN = Pattern(OWN_PROGRESS, PatternKind.PROGRESS, "", source="the job's comment")
 
 
-@dataclass(frozen=True, slots=True)
-class Round:
+class Round(NamedTuple):
     """What one turn over the files of one attempt brought."""
 
     tails: tuple[Tail, ...]

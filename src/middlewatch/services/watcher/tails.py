@@ -16,9 +16,10 @@ nobody watched while one attempt ended and the next began, an appended file does
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
+from typing import NamedTuple
 
 from middlewatch.detection.batch import Unreadable
 from middlewatch.model.attempt import Attempt
@@ -27,8 +28,7 @@ from middlewatch.services.watcher.memory import Tail
 from middlewatch.services.watcher.settings import WatcherSettings
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(NamedTuple):
     """What one look at one file brought. ``block`` is None where nothing of it is the attempt's."""
 
     tail: Tail
@@ -45,8 +45,7 @@ class Turn:
         return f"{name}#{self.tail.streams}"
 
 
-@dataclass(frozen=True, slots=True)
-class Circumstances:
+class Circumstances(NamedTuple):
     """``over``: the attempt has ended or was followed. ``followed``: the next one has started, so
     that the file may be its file now. ``may_begin_anew``: a file that begins anew can only be
     this attempt's doing. ``append``: the next attempt's output goes behind this one's.
