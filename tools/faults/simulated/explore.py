@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
 import time
 import traceback
 from collections import Counter
@@ -13,7 +14,7 @@ from typing import Any
 
 from tools.faults.simulated.drawn import drawn
 from tools.faults.simulated.judge import APART, COUNTS
-from tools.faults.simulated.play import leave, play
+from tools.faults.simulated.play import leave, new_folder, play, stay_in
 
 AGAIN = "python -m tools.faults --simulated --seed {seed} --trace"
 TOLD_AT_MOST = 40
@@ -121,10 +122,14 @@ def _lines(seeds: Sequence[int], workers: int) -> Iterable[Line]:
         return
     # Each worker is a process of its own: a forked one would share threads and a store.
     context = multiprocessing.get_context("spawn")
-    with context.Pool(workers) as pool:
-        yield from pool.imap_unordered(one, seeds, chunksize=8)
-        pool.close()
-        pool.join()
+    folder = new_folder()
+    try:
+        with context.Pool(workers, stay_in, (folder,)) as pool:
+            yield from pool.imap_unordered(one, seeds, chunksize=8)
+            pool.close()
+            pool.join()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def one(seed: int) -> Line:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import atexit
+import gc
 import os
 import random
 import shutil
@@ -39,7 +39,7 @@ from tools.faults.simulated.witness import ENVIRONMENT, Finding, Witness
 
 OPT_IN = f'{{"middlewatch":{{"environment":"{ENVIRONMENT}","mode":"action"}}}}'
 NODES = ("gpu-001", "gpu-002", "gpu-003", "gpu-004", "gpu-005")
-STEPS, FAULT_AT, STEP_S = 16, 7, 1.0
+STEPS, FAULT_AT, STEP_S = 12, 5, 1.0
 CALM_S = 1100.0
 """Beyond the age limit of advice: then everything must have come to an end."""
 
@@ -71,11 +71,27 @@ class _Place:
     """The rows that a new store has."""
 
 
-@cache
-def _place() -> _Place:
+def new_folder() -> Path:
+    """A folder for the files of schedules, in memory where the machine has a place for it."""
     shm = Path("/dev/shm")  # noqa: S108 - a folder of our own in it
     inside = shm if shm.is_dir() and os.access(shm, os.W_OK) else None
-    folder = Path(tempfile.mkdtemp(prefix="middlewatch-simulated-", dir=inside))
+    return Path(tempfile.mkdtemp(prefix="middlewatch-simulated-", dir=inside))
+
+
+_given: list[Path] = []
+
+
+def stay_in(folder: Path) -> None:
+    """Keep the files of this process in ``folder``, which somebody else will remove."""
+    _given[:] = [folder]
+    # A schedule makes many small things that end with it; cycles are collected between schedules.
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 50)
+
+
+@cache
+def _place() -> _Place:
+    folder = Path(tempfile.mkdtemp(dir=_given[0])) if _given else new_folder()
     store = open_store(folder / "middlewatch.db")
     with store.database.read() as connection:
         rows = tuple(
@@ -97,7 +113,6 @@ def _new_store() -> SqlStore:
     return place.store
 
 
-@atexit.register
 def leave() -> None:
     """Remove what this process keeps between schedules."""
     if _place.cache_info().currsize:
@@ -106,10 +121,10 @@ def leave() -> None:
         _place.cache_clear()
 
 
-def play(seed: int, *, trace: bool = False) -> Played:
+def play(seed: int, *, trace: bool = False, remembers: bool = True) -> Played:
     """The schedule of that seed, from its beginning to its judgement. Raises what is broken in
-    the harness itself."""
-    stage = _Stage(drawn(seed), trace=trace)
+    the harness itself. ``remembers`` False: every read asks the store itself."""
+    stage = _Stage(drawn(seed), trace=trace, remembers=remembers)
     try:
         return stage.play()
     finally:
@@ -120,6 +135,7 @@ def play(seed: int, *, trace: bool = False) -> Played:
 class _Stage:
     drawn: Drawn
     trace: bool
+    remembers: bool
     processes: dict[str, Process] = field(default_factory=dict)
     deaths: list[Death] = field(default_factory=list)
     kills: int = 0
@@ -150,7 +166,7 @@ class _Stage:
         self.shared = Shared(
             turns=self.turns,
             server=self.server,
-            database=Database(self.store, self.witness),
+            database=Database(self.store, self.witness, self.remembers),
             witness=self.witness,
             journal_dir=self.folder,
             moment=self._moment,
@@ -449,8 +465,7 @@ class _Stage:
             return False
         if any(process.dead for process in self.processes.values()):
             return False
-        active = self.store.advice_page(True, 0, 10)
-        return not active and not self.witness.ours_stands()
+        return not self.witness.active() and not self.witness.ours_stands()
 
     def _calm_down(self) -> None:
         self.calm = True

@@ -168,6 +168,11 @@ class Witness:
             return "fence"
         return ""
 
+    def active(self) -> bool:
+        """Whether any advice still needs work, as far as the store has acknowledged it."""
+        newest = {advice.attempt_id: advice for advice in self.advice.values()}
+        return any(advice.active for advice in newest.values())
+
     def ours_stands(self) -> bool:
         return any(
             self.stands_on(job) for job in self.cluster.jobs.values() if job.state not in ENDED
