@@ -77,6 +77,8 @@ class Healthy:
     ended: int
     ended_boldly: int
     by_pace: tuple[tuple[str, int, int, int], ...]
+    silences: tuple[tuple[str, int], ...] = ()
+    """The alarms of silence by the phase in which they came."""
 
     @property
     def false_per_run(self) -> float:
@@ -178,6 +180,7 @@ class Report:
                 "false_slow_alarms": h.slow_alarms,
                 "false_slow_alarms_per_run": round(h.false_per_run, 4),
                 "false_silence_alarms": h.silence_alarms,
+                "false_silence_alarms_in": dict(h.silences),
                 "ended_by_default_policy": h.ended,
                 "ended_per_1000_hours_at_most": round(h.ended_at_most_per_1000_hours, 3),
                 "ended_if_silence_and_slowness_acted": h.ended_boldly,
@@ -241,17 +244,28 @@ def numeric(size: Size | None = None) -> Report:
 def _healthy(size: Size) -> Healthy:
     hours, steps, slow, silent, ended, boldly = 0.0, 0, 0, 0, 0, 0
     paces: dict[str, list[int]] = {}
+    where: Counter[str] = Counter()
     for number in range(size.first, size.first + size.healthy):
         profile = healthy(number)
         played = play(job(profile, str(number)), clocked=number % 2 == 0)
         hours, steps = hours + played.hours, steps + played.job.steps
         alarms = _count(played, SignalKind.SLOW), len(played.silences)
         slow, silent = slow + alarms[0], silent + alarms[1]
+        where.update(one.place.partition("/")[0] for one in played.silences)
         ended, boldly = ended + played.ended_running, boldly + played.ended_boldly
         row = paces.setdefault(profile.name, [0, 0, 0])
         row[0], row[1], row[2] = row[0] + 1, row[1] + alarms[0], row[2] + alarms[1]
-    by_pace = tuple((name, *row) for name, row in sorted(paces.items()))
-    return Healthy(size.healthy, hours, steps, slow, silent, ended, boldly, by_pace)  # type: ignore[arg-type]
+    return Healthy(
+        jobs=size.healthy,
+        hours=hours,
+        steps=steps,
+        slow_alarms=slow,
+        silence_alarms=silent,
+        ended=ended,
+        ended_boldly=boldly,
+        by_pace=tuple((name, row[0], row[1], row[2]) for name, row in sorted(paces.items())),
+        silences=tuple(sorted(where.items())),
+    )
 
 
 def _count(played: Played, kind: SignalKind) -> int:

@@ -18,7 +18,7 @@ def numeric_lines(report: Report) -> Iterator[str]:
     yield f"  healthy        {h.jobs} jobs, {h.hours:,.0f} simulated job-hours, {h.steps:,} steps"
     yield (
         f"  false alarms   slowness {h.slow_alarms} ({h.false_per_run:.2f} per run), "
-        f"silence {h.silence_alarms}"
+        f"silence {h.silence_alarms} ({', '.join(f'{count} in {at}' for at, count in h.silences)})"
     )
     yield (
         f"  false kills    {h.ended} by the default policy: at most "
