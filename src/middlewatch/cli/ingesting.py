@@ -45,7 +45,7 @@ def logs() -> None:
 )
 @click.option(
     "--collector",
-    type=click.Choice(("alloy", "vector", "promtail")),
+    type=click.Choice(("alloy", "vector", "promtail", "syslog-ng")),
     help="Print its configuration.",
 )
 @click.option("--collector-file", metavar="FILE", default="", help="Write it there instead.")

@@ -56,6 +56,9 @@ _SERVICES: dict[str, tuple[str, ...]] = {
     "mariadb-server": ("mariadb",),
     "prometheus": ("prometheus",),
     "victoria-metrics": ("victoria-metrics",),
+    "openssh-server": ("ssh",),
+    "slurmrestd": ("slurmrestd",),
+    "syslog-ng-core": ("syslog-ng",),
 }
 
 
@@ -89,6 +92,30 @@ METRICS = Bundle(
     daemons=("prometheus", "victoria-metric"),  # the kernel keeps fifteen characters
     root_why="",
     instead="install prometheus and victoria-metrics",
+)
+SSH = Bundle(
+    what="a real sshd",
+    packages=("openssh-server", "openssh-client"),
+    programs=("sshd", "ssh", "ssh-keygen"),
+    daemons=("sshd",),
+    root_why="sshd becomes the user that logs in",
+    instead="install openssh-server",
+)
+REST = Bundle(
+    what="a real slurmrestd",
+    packages=("slurmrestd", "slurm-wlm-jwt-plugin"),
+    programs=("slurmrestd",),
+    daemons=("slurmrestd",),
+    root_why="it belongs to a lab's Slurm, which needs root",
+    instead="install slurmrestd and slurm-wlm-jwt-plugin",
+)
+COLLECTOR = Bundle(
+    what="a real syslog-ng",
+    packages=("syslog-ng-core", "syslog-ng-mod-http"),
+    programs=("syslog-ng",),
+    daemons=("syslog-ng",),
+    root_why="",
+    instead="install syslog-ng-core and syslog-ng-mod-http",
 )
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 POLICY = Path("/usr/sbin/policy-rc.d")

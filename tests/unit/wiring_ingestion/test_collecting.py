@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from dataclasses import replace
 
 import pytest
 import yaml
@@ -131,8 +132,21 @@ def test_alloys_blocks_are_balanced_and_lead_to_each_other(
 
 def test_a_secret_never_stands_in_a_configuration() -> None:
     for kind in Collector:
-        made = collector_configuration(kind, LOKI, WHERE)
-        assert "/etc/mw/password" in made or "${LOGS_PASSWORD}" in made
+        given = VL if kind is Collector.SYSLOG_NG else LOKI
+        given = replace(given, username="mw", password_file="/etc/mw/password")
+        made = collector_configuration(kind, given, WHERE)
+        assert any(name in made for name in ("/etc/mw/password", "${LOGS_PASSWORD}", "`LOGS_P"))
+
+
+def test_syslog_ng_is_told_where_files_lie_and_what_their_lines_are_called() -> None:
+    text = collector_configuration(Collector.SYSLOG_NG, VL, outputs("/scratch/*/logs/%j_%N.out"))
+    assert "base-dir('/scratch') filename-pattern('*_*.out') recursive(yes)" in text
+    assert "node=${.mw.node}" in text
+    flat = collector_configuration(Collector.SYSLOG_NG, VL, outputs("/logs/slurm-%j.out"))
+    assert "base-dir('/logs') filename-pattern('slurm-*.out') recursive(no)" in flat
+    assert "node=${HOST}" in flat
+    with pytest.raises(CannotCollect, match="VictoriaLogs alone"):
+        collector_configuration(Collector.SYSLOG_NG, LOKI, WHERE)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """A collector's configuration that marks lines as detection needs them.
 
-Grafana Alloy, Vector and Promtail tail the files that jobs write to, take the job's id from the
+Grafana Alloy, Vector, Promtail and syslog-ng tail the files that jobs write to, take the job's id from the
 file's path and send lines as they are, with the time at which they were read. What a site gives
 (a pattern, a URL) is data: it is quoted for the language that it stands in, or refused.
 """
@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from middlewatch.wiring.ingestion.syslogng import syslog_ng
 from middlewatch.wiring.settings import LogsSettings, LogsSource, tenant_headers
 
 OUTPUTS = "/home/*/slurm-%j.out"
@@ -26,6 +27,7 @@ class Collector(StrEnum):
     ALLOY = "alloy"
     VECTOR = "vector"
     PROMTAIL = "promtail"
+    SYSLOG_NG = "syslog-ng"
 
 
 class CannotCollect(ValueError):
@@ -122,6 +124,7 @@ def collector_configuration(
         Collector.ALLOY: _alloy,
         Collector.VECTOR: _vector,
         Collector.PROMTAIL: _promtail,
+        Collector.SYSLOG_NG: _syslog_ng,
     }
     return makers[kind](given, where, node_of_collector)
 
@@ -303,6 +306,30 @@ def _promtail(given: LogsSettings, where: Outputs, node_of_collector: bool) -> s
         "          action: drop",
     ]
     return "\n".join([*lines, ""])
+
+
+def _syslog_ng(given: LogsSettings, where: Outputs, node_of_collector: bool) -> str:
+    if given.source is not LogsSource.VICTORIALOGS:
+        raise CannotCollect("syslog-ng speaks to VictoriaLogs alone: for Loki take alloy or vector")
+    sent = (given.username, given.ca_file, *(value for _, value in _headers(given)))
+    if any(not text.isprintable() or set(text) & set("'`\\$") for text in sent):
+        raise CannotCollect("a user, a tenant or ca_file has signs that syslog-ng would misread")
+    head = _head("#", where, "syslog-ng (3.35 or newer)", node_of_collector=node_of_collector)
+    head += [
+        "# Its module for HTTP is Debian's syslog-ng-mod-http. Bytes that are no UTF-8 become \\xhh.",
+    ]
+    if given.token_file or given.username:
+        head.append("# LOGS_TOKEN or LOGS_PASSWORD come from its environment.")
+    lines = syslog_ng(
+        given,
+        where.glob,
+        where.regex,
+        _headers(given),
+        names_node=where.names_node,
+        node_of_collector=node_of_collector,
+    )
+    # The version has to be the first line that is no remark.
+    return "\n".join([*head, *lines, ""])
 
 
 def _vector(given: LogsSettings, where: Outputs, node_of_collector: bool) -> str:
