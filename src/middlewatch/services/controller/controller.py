@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from middlewatch.model.action import Action, ActionKind, Answered
 from middlewatch.model.advice import Advice, Disposition, Reason, RefusedReport, Status, reported
@@ -53,6 +53,9 @@ from middlewatch.services.controller.gather import (
 
 PAGE = 250
 LOOK_MAX_AGE = timedelta(seconds=1)
+JUMP_S = 1.0
+"""By how much a clock and the time that has passed may differ between two rounds."""
+LONG_AGO = datetime.min.replace(tzinfo=UTC)
 NEW_WORK = frozenset({ActionKind.REQUEUE, ActionKind.REQUEUE_HOLD, ActionKind.CANCEL})
 
 
@@ -127,8 +130,10 @@ class Controller:
         self._on_error = on_error
         self._facts: tuple[ClusterFacts, datetime] | None = None
         self._pending_since: dict[str, datetime] = {}
-        self._silent_since: datetime | None = None
+        # Nobody remembers whether the scheduler was silent before this controller was there.
+        self._silent_since: datetime | None = LONG_AGO
         self._silence: tuple[datetime, datetime] | None = None
+        self._clocks: tuple[datetime, float] | None = None
         self._lease_name = f"controller/{deployment.cluster.environment}"
 
     def tick(self, now: datetime) -> ControllerReport:
@@ -144,6 +149,7 @@ class Controller:
         lease = self._store.acquire_lease(self._lease_name, self._holder, self._config.lease_s, now)
         if lease is None:
             return ControllerReport(leader=False)
+        self._mind_jumps(now)
         active = self._active()
         if not active:
             self._pending_since.clear()
@@ -173,6 +179,15 @@ class Controller:
             again=tally.again,
             problem="; ".join(tally.problems)[:500],
         )
+
+    def _mind_jumps(self, now: datetime) -> None:
+        """A clock that was set has let no time pass: what may still come may come from now on."""
+        measured = self._clock.monotonic()
+        if self._clocks is not None:
+            then, at = self._clocks
+            if abs((now - then).total_seconds() - (measured - at)) > JUMP_S:
+                self._silent_since = LONG_AGO
+        self._clocks = (now, measured)
 
     def _active(self) -> tuple[Advice, ...]:
         found: list[Advice] = []
@@ -256,7 +271,10 @@ class Controller:
         return look
 
     def _stale(self, look: Answer[Snapshot]) -> bool:
-        return isinstance(look, Known) and self._clock.now() - look.as_of > LOOK_MAX_AGE
+        """Whether a look is too old to act on; one of the future is of no known age."""
+        if not isinstance(look, Known):
+            return False
+        return not -LOOK_MAX_AGE <= self._clock.now() - look.as_of <= LOOK_MAX_AGE
 
     def _situation(
         self,

@@ -428,11 +428,13 @@ class Roster:
             for view in snapshot.jobs
             if is_singleton(view) and not view.ended and (name := self._name(view)) is not None
         ]
+        shown = {(view.job_id, view.submitted_at) for view in snapshot.jobs if not view.ended}
         for entry in self.all():
             attempt = entry.attempt
             if not (waiting or singletons or attempt.dependents):
                 continue
-            if not attempt.live or attempt.completing:
+            gone = (attempt.job_id, attempt.submitted_at) not in shown
+            if gone or not attempt.live or attempt.completing:
                 # From here on the listing has forgotten them: what was noted stands.
                 continue
             array = attempt.job_id.partition("_")[0]
