@@ -76,11 +76,25 @@ def finding_of(signals: Sequence[Signal], world: int | None) -> Finding | None:
     silent = _silent(waits, world)
     if silent:
         missing = silent[0] if len(silent) == 1 else None
+        spoken = _answer_of(missing, signals)
         names = ", ".join(map(str, silent[:8]))
         return Finding(
-            MISSING, missing, first, f"all ranks but {names} wait in the same collective"
+            MISSING, missing, spoken or first, f"all ranks but {names} wait in the same collective"
         )
     return Finding(UNATTRIBUTED, None, first, "every rank that speaks waits in the same collective")
+
+
+def _answer_of(rank: int | None, signals: Iterable[Signal]) -> Signal | None:
+    """What the missing rank itself said when the others gave up: it had not waited."""
+    return next(
+        (
+            s
+            for s in signals
+            if rank is not None and s.kind is SignalKind.CASCADE_LINE
+            and "dump signal" in s.excerpt and rank_in(s.excerpt) == rank
+        ),
+        None,
+    )  # fmt: skip
 
 
 def waits_for_others(signal: Signal) -> bool:

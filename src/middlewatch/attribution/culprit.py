@@ -103,6 +103,8 @@ def _of_the_job(
     if named in _AT_WHOLE:
         return Culprit(node=_node_at_whole(named, cause, own, places))
     if named in WAITING:
+        if cause.kind is SignalKind.HINT and len(cause.ranks) == 1:
+            return _placed(cause.ranks[0], None, None, places)
         found = finding_of(own, places.world)
         return _placed(None if found is None else found.rank, None, None, places)
     return None
@@ -112,6 +114,8 @@ def _of_a_process(named: str, cause: Signal, own: Sequence[Signal], places: Plac
     """The process that failed, from whoever says so."""
     witnesses = (cause, *_same(cause, own))
     for signal in witnesses:
+        if places.launchers and "srun: " in signal.excerpt:
+            continue  # its tasks are launchers
         rank = signal.ranks[0] if len(signal.ranks) == 1 else rank_in(signal.excerpt)
         if rank is None:
             rank = places.rank_of_process(signal.excerpt)

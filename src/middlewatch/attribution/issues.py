@@ -167,7 +167,7 @@ def _outlived(group: _Group, signal: Signal) -> bool:
 def _of_the_network(slow: Signal, group: _Group) -> list[Signal]:
     """The lines about the network that were seen when a slowdown began: they say where."""
     return [
-        s
+        replace(s, kind=SignalKind.HINT)
         for s in group.signals
         if s.kind in {SignalKind.HINT, SignalKind.FAILURE_LINE}
         and s.domain is Domain.NETWORK

@@ -8,7 +8,8 @@ one whose process died is a crash, even if its peers noticed only by waiting.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
+from datetime import timedelta
 from enum import StrEnum
 
 from middlewatch.attribution.collectives import waits_for_others
@@ -58,6 +59,11 @@ _DIED = re.compile(
 )
 """The words with which a process ends: an exception, a signal of its own making."""
 
+_OF_A_THREAD = frozenset({"data_error", "user_exception"})
+"""Classes of exceptions that may end a thread and not its process."""
+_LIVED_ON = timedelta(minutes=2)
+"""A launcher ends the others of a process that has died sooner than this."""
+
 _STOPS = {
     EndedBy.TIME_LIMIT: CaseKind.PREEMPTED,
     EndedBy.DEADLINE: CaseKind.PREEMPTED,
@@ -74,7 +80,7 @@ _STOPS = {
 }
 
 
-def kind_of(issue: Issue | None, own: Iterable[Signal], attempt: Attempt) -> CaseKind:
+def kind_of(issue: Issue | None, own: Sequence[Signal], attempt: Attempt) -> CaseKind:
     """The kind of one attempt. ``issue`` is its governing issue or None, ``own`` its signals."""
     end = attempt.end
     if end is not None and end.by is EndedBy.COMPLETION:
@@ -98,10 +104,22 @@ def kind_of(issue: Issue | None, own: Iterable[Signal], attempt: Attempt) -> Cas
         return CaseKind.HANG
     if named in _MAY_STAND_STILL and _stood_still(own, attempt):
         return CaseKind.HANG
+    if named in _OF_A_THREAD and _lived_on(issue, own):
+        return CaseKind.HANG
     return CaseKind.CRASH
 
 
-def _stood_still(own: Iterable[Signal], attempt: Attempt) -> bool:
+def _lived_on(issue: Issue, own: Sequence[Signal]) -> bool:
+    """Whether what failed ended no process: the others waited for it until a watchdog ended them."""
+    return any(
+        signal.kind is SignalKind.WATCHDOG_LINE
+        and waits_for_others(signal)
+        and signal.happened_at - issue.happened_at >= _LIVED_ON
+        for signal in own
+    )
+
+
+def _stood_still(own: Sequence[Signal], attempt: Attempt) -> bool:
     """Whether the job lived on without progress, and no process of it died by itself."""
     still = False
     for signal in own:

@@ -85,3 +85,14 @@ def test_the_issue_bears_the_class_that_follows_from_all_messages() -> None:
     (issue,) = issues_from([wait(0), wait(1), wait(2, size=9), wait(3)], (), attempt())
     assert issue.failure_class == MISMATCH
     assert "rank 2" in issue.summary
+
+
+def test_what_the_missing_rank_answers_to_the_others_is_its_line() -> None:
+    answer = signal(
+        SignalKind.CASCADE_LINE, 601, ranks=(3,),
+        excerpt="[rank3]:[E ProcessGroupNCCL.cpp:1682] [PG ID 0 Rank 3] Observed flight recorder "
+        "dump signal from another rank via TCPStore.",
+    )  # fmt: skip
+    found = finding_of([wait(0), wait(1), wait(2), answer], 4)
+    assert found is not None
+    assert (found.rank, found.signal) == (3, answer)

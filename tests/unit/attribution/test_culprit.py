@@ -140,3 +140,42 @@ def test_a_hint_about_the_network_says_where_it_became_slow() -> None:
     hint = signal(SignalKind.HINT, 0, "ib_link_error", domain=Domain.NETWORK, nodes=("n2",))
     slow = signal(SignalKind.SLOW, 60, "slow_fabric", domain=Domain.NETWORK)
     assert begun(hint, slow) == Culprit(node="n2")
+
+
+def test_a_process_of_ray_is_a_rank() -> None:
+    places = Places(nodes=("10.0.0.7",), processes=(("10.0.0.7/881", 5),), pairs=((5, "10.0.0.7"),))
+    cause = line(0, "storage_io_error", "(RayTrainWorker pid=881, ip=10.0.0.7) OSError: [Errno 5]")
+    assert begun(cause, places=places).rank == 5
+
+
+def test_a_task_that_is_a_launcher_is_no_rank() -> None:
+    cause = line(0, "host_oom", "srun: error: n1: task 0: Out Of Memory", ranks=(0,), nodes=("n1",))
+    places = Places(nodes=("n1",), ordered=True, world=4, launchers=True)
+    symptom = line(-1, "killed_unknown", "[rank2]: RuntimeError: DataLoader worker", ranks=(2,))
+    assert begun(symptom, cause, places=places) == Culprit(2, 2, "n1")
+
+
+def test_the_host_whose_output_a_line_is_is_its_place() -> None:
+    cause = line(0, "native_crash", "n2: Segmentation fault", detail="writer=n2")
+    assert begun(cause).node == "n2"
+
+
+def test_a_container_that_fails_on_one_of_several_nodes_is_that_nodes() -> None:
+    pods = Places(nodes=("n1", "n2"), aliases=(("job-worker-1", "n2"),))
+    failed = line(0, "container_start", "pod/job-worker-1 Failed to pull image")
+    assert begun(failed, places=pods) == Culprit(node="n2")
+    assert begun(line(0, "container_start", "Failed to pull image"), places=pods) == Culprit()
+
+
+def test_the_task_that_jax_says_is_lost_is_the_culprit() -> None:
+    places = Places(nodes=("n1", "n2"), pairs=((0, "n1"), (1, "n2")))
+    lost = line(0, "peer_connection_lost", ranks=(1,), pattern_id="jax.task_lost")
+    assert begun(lost, places=places) == Culprit(1, None, "n2")
+
+
+def test_whom_a_stall_names_is_whom_the_others_wait_for() -> None:
+    stall = signal(
+        SignalKind.HINT, 0, "collective_missing_rank", ranks=(11,), excerpt="11: [HorovodAllreduce]"
+    )
+    silence = signal(SignalKind.SILENCE, 30, value=30.0)
+    assert begun(stall, silence) == Culprit(11, 3, "n2")

@@ -73,3 +73,11 @@ def test_a_job_that_stood_still_until_somebody_stopped_it_has_hung() -> None:
     assert kind(ended(EndedBy.OWNER), silent, stop) is CaseKind.HANG
     soon = end_signal(30, "user_cancel")
     assert kind(ended(EndedBy.OWNER), silent, soon) is CaseKind.USER_STOP
+
+
+def test_exception_of_a_thread_is_a_hang_where_the_others_waited_for_it_in_vain() -> None:
+    waits = watchdog(600, excerpt="[Rank 1] Watchdog caught collective operation timeout: Work")
+    thread = line("data_error", "tarfile.ReadError: invalid header")
+    assert kind(ended(EndedBy.FAILURE), thread, waits, end_signal(605)) is CaseKind.HANG
+    soon = watchdog(20, excerpt="[Rank 1] Watchdog caught collective operation timeout: Work")
+    assert kind(ended(EndedBy.FAILURE), thread, soon, end_signal(25)) is CaseKind.CRASH

@@ -131,3 +131,18 @@ def test_ranks_without_a_node_are_placed_by_the_banner() -> None:
 def test_what_would_be_needed_to_say_more_is_named() -> None:
     said = told(*STEPS, facts={"state": "FAILED", "exit_code": "137:0"})
     assert any("kernel" in text for text in said["unseen"])
+
+
+def test_lines_behind_a_divergence_are_told_with_it() -> None:
+    bad = tuple(step(number).replace("4.0E+00", "nan") for number in range(101, 111))
+    found = told(*STEPS, *bad, facts={"state": "RUNNING"})
+    assert found["class"] == "numerical_divergence"
+    assert found["first_cause"]["lines"] == [[101, 101]]
+    assert found["cascade_lines"] == [[102, 110]]
+
+
+def test_line_that_a_program_told_long_before_its_end_is_no_part_of_it() -> None:
+    warned = "caught SIGUSR1, will save at the next multiple of 500"
+    found = told(*STEPS[:40], warned, *STEPS[40:], TIME_UP, facts={"state": "TIMEOUT"})
+    assert found["class"] == "time_limit"
+    assert found["cascade_lines"] == []

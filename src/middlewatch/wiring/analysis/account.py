@@ -42,6 +42,9 @@ _TOLD = frozenset(
     }
 )
 
+BEFORE = timedelta(seconds=60)
+_NO_NUMBER = re.compile(rb"(?i)[a-z_/\]'\"]+['\"]?\s*[=:| ]\s*['\"]?-?(?:nan|inf)\b")
+
 Range = tuple[int, int]
 
 
@@ -227,10 +230,29 @@ def _ranges(
         {
             line
             for s in own
-            if s.kind in _TOLD and (line := line_of(s, timeline)) is not None and line not in taken
+            if s.kind in _TOLD
+            and (line := line_of(s, timeline)) is not None
+            and line not in taken
+            and not _long_before(s, cause)
         }
+        | _numbers_behind(cause, at, lines)
     )
     return tuple(first[:FIRST_RANGES]), _joined(rest, taken)
+
+
+def _long_before(signal: Signal, cause: Signal | None) -> bool:
+    """Whether a line is a consequence of something before the cause, behind which it went on."""
+    if cause is None or signal.kind is not SignalKind.CASCADE_LINE:
+        return False
+    stepped = signal.step is not None and cause.step is not None and signal.step < cause.step
+    return stepped and cause.happened_at - signal.happened_at > BEFORE
+
+
+def _numbers_behind(cause: Signal | None, at: int | None, lines: Sequence[bytes]) -> set[int]:
+    """The lines behind a divergence whose numbers are none."""
+    if cause is None or at is None or cause.kind is not SignalKind.NUMERIC:
+        return set()
+    return {n for n in range(at + 1, len(lines) + 1) if _NO_NUMBER.search(lines[n - 1])}
 
 
 def _frames(at: int, own: Sequence[Signal], timeline: Timeline) -> list[int]:

@@ -122,7 +122,7 @@ def _counted_again(
     """Beginnings that only the steps betray: counted again behind an end."""
     more: list[int] = []
     reached: int | None = None
-    ended = 0
+    ended = counted = 0
     loud = {f.line for f in found if f.pattern.kind is not PatternKind.PROGRESS}
     begun = set(starts)
     for one in found:
@@ -130,8 +130,9 @@ def _counted_again(
             ended = one.line
         if any(ended < start <= one.line for start in begun):
             ended, reached = 0, None if one.step is None else one.step
-        if one.pattern.kind is not PatternKind.PROGRESS or one.step is None:
+        if one.pattern.kind is not PatternKind.PROGRESS or one.step is None or one.line == counted:
             continue
+        counted = one.line
         if ended and reached is not None and one.step <= reached and one.line > ended:
             start = max((n for n in loud if ended <= n < one.line), default=ended) + 1
             more.append(start)

@@ -90,7 +90,7 @@ _PER_NODE = re.compile(
     rb"(?i)(?:\b|PET_)(?:nproc[_-]per[_-]node|num_local_procs|local[_ ]world[_ ]size|gpus[_-]per[_-]node|ntasks[_-]per[_-]node)\W{1,3}(\d+)"
 )
 _LAUNCHER = re.compile(
-    rb"torch[./]distributed[./](?:run|elastic|launch)|torchrun|deepspeed[./]launcher"
+    rb"torch[./]distributed[./](?:run|elastic|launch)|torchrun|deepspeed[./]launcher|accelerate launch"
 )
 _NO_HOST = frozenset({"localhost", "rank", "file", "line", "none", "node", "host", "the", "error"})
 
@@ -139,6 +139,8 @@ class _Seen:
     launchers: bool = False
     aliases: dict[str, str] = field(default_factory=dict)
     processes: dict[str, int] = field(default_factory=dict)
+    tables: bool = False
+    """A launcher's table of all ranks was seen."""
 
     def range(self, groups: Mapping[str, bytes]) -> None:
         """A line that names a host, and the first and the last rank on it."""
@@ -148,6 +150,7 @@ class _Seen:
         low, high = int(groups["low"][:7]), int(groups["high"][:7])
         if low <= high < low + 64:
             self.names[node] = None
+            self.tables = True
             for rank in range(low, high + 1):
                 self.pairs.setdefault(rank, node)
                 self.locals.setdefault(rank, rank - low)
@@ -163,6 +166,7 @@ class _Seen:
                 rank = int(match.group("rank"))
                 first = rank if first < 0 else first
                 self.names[node] = None
+                self.tables = True
                 self.pairs.setdefault(rank, node)
                 self.locals.setdefault(rank, rank - first)
 
@@ -175,6 +179,7 @@ class _Seen:
             if node is None:
                 return
             self.names[node] = None
+            self.tables = True
             for local in numbers(entry.group("locals").decode("latin-1").replace(" ", "")):
                 self.pairs.setdefault(rank, node)
                 self.locals.setdefault(rank, local)
@@ -238,6 +243,8 @@ class _Seen:
     def places(self, listed: Sequence[str], world: int | None, per_node: int | None) -> Places:
         """All of it, and what follows from it."""
         names = _joined(self.names)
+        if world is None and self.tables and len(self.pairs) == max(self.pairs) + 1:
+            world = len(self.pairs)
         nodes = tuple(n for n in listed if n in names) or tuple(sorted(names))
         ordered = bool(listed) or len(nodes) == 1 or _sorted_fits(nodes, self.pairs, world)
         per_node = (
@@ -316,7 +323,7 @@ def _one_task_each(tasks: Sequence[tuple[tuple[str, ...], tuple[int, ...]]]) -> 
     for named, ranks in tasks:
         for node in named:
             by_node.setdefault(node, set()).update(ranks)
-    return len(by_node) > 1 and all(len(ranks) == 1 for ranks in by_node.values())
+    return bool(by_node) and all(len(ranks) == 1 for ranks in by_node.values())
 
 
 def _rounded(devices: set[int]) -> int | None:
