@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 
 from middlewatch.adapters.logs import RecordCodec
 from middlewatch.detection.batch import Batch, Hit
+from middlewatch.detection.limits import acting_limit, silence_limit
 from middlewatch.detection.observe import observe
 from middlewatch.detection.state import DetectionState, fresh
-from middlewatch.model.signal import Signal, SignalKind
+from middlewatch.model.policy import Policy
+from middlewatch.model.signal import SILENT, Signal, SignalKind
 from tests.unit.detection import given as g
 
 PATTERNS = (
@@ -36,6 +38,9 @@ PATTERNS = (
     g.LOADED,
     g.EVALUATION,
     g.SHUTDOWN,
+    g.PLAN,
+    g.FIRST_STEP,
+    g.COMPILING,
 )
 
 numbers = st.one_of(st.none(), st.integers(0, 60), st.just("9" * 30), st.just("x"))
@@ -129,3 +134,16 @@ def test_silence_is_told_at_most_once_between_two_steps(story, wait: float) -> N
         state = found.state
         told += sum(signal.kind is SignalKind.SILENCE for signal in found.signals)
     assert told <= 1
+
+
+@given(rounds, st.floats(1, 10_000))
+def test_alarm_comes_no_later_than_the_silence_counts_and_in_that_order(story, wait: float) -> None:
+    state, _ = folded(batches(story))
+    assert silence_limit(state, Policy()).seconds <= acting_limit(state, Policy()).seconds
+    end = sum(pause for pause, _ in story)
+    told = []
+    for number in range(1, 6):
+        found = observe(state, Batch(g.attempt()), g.at(end) + timedelta(seconds=wait * number))
+        state = found.state
+        told += [signal.kind for signal in found.signals if signal.kind in SILENT]
+    assert told in ([], [SignalKind.SILENCE], [SignalKind.OVERDUE], sorted(SILENT))
