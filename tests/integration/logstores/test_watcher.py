@@ -220,6 +220,29 @@ def test_job_that_cannot_be_seen_for_long_is_told_of_and_not_called_silent(
     assert told == [SignalKind.BLIND, SignalKind.SEEN_AGAIN]
 
 
+def test_attempt_that_waits_for_the_log_of_the_one_before_is_told_of(shipped: Shipped) -> None:
+    if not shipped.store.stoppable:
+        pytest.skip("a given Loki is not ours to stop")
+    shipped.job = shipped.here.submit(SimulatedTrainer(steps=2000, fault=None), nodes=2)
+    shipped.run(20)
+    shipped.store.stop()
+    shipped.away = True
+    try:
+        shipped.run(15)
+        shipped.here.scheduler.perform(Action(ActionKind.REQUEUE, shipped.job, "test"), 5)
+        shipped.run(5)
+        shipped.here.scheduler.perform(
+            Action(ActionKind.UPDATE, shipped.job, "test", start_now=True), 5
+        )
+        shipped.run(160, every=5)
+    finally:
+        shipped.store.start()
+    _, after = shipped.here.attempts(shipped.job)
+    (blind,) = shipped.here.signals(after, SignalKind.BLIND)
+    assert "the attempt before it" in blind.detail
+    assert not shipped.here.signals(after, SignalKind.SILENCE, SignalKind.OVERDUE)
+
+
 OWN, ELSEWHERE = "{}.cluster.example.org", "login1"
 ALARMS = (SignalKind.SILENCE, SignalKind.OVERDUE)
 

@@ -40,6 +40,13 @@ from middlewatch.services.watcher.tails import (
     turn,
 )
 
+_WAITS = Unreadable(
+    "",
+    "waits",
+    "the log of the attempt before it could not be read to its end yet: until then nothing is read "
+    "of this one, for its steps are told by that one's",
+    away=True,
+)
 _OWN = Pattern(OWN_PROGRESS, PatternKind.PROGRESS, "", source="the job's comment")
 
 
@@ -130,6 +137,8 @@ class Reader:
         if not files or not watch.tails or not _has_run(attempt) or blocked:
             drained = files and not blocked and not attempt.live and not watch.tails
             quiet = Batch(attempt, drained=drained, caught_up=False)
+            if files and blocked and attempt.live and _has_run(attempt):
+                quiet = replace(quiet, caught_up=True, readable=False, unreadable=(_WAITS,))
             return Round(watch.tails, quiet, 0, behind=not files and not watch.closed)
         followed = self._followed(kept)
         over = not attempt.live or self._roster.after(kept) is not None
