@@ -75,14 +75,15 @@ def silence(
     since = silent_since(state)
     if since is None or state.suspicion is not None or _all_told(state):
         return state, None
-    acting = acting_limit(state, policy)
+    limit = silence_limit(state, policy)
     lasted = (now - since).total_seconds()
-    kind, limit = SignalKind.SILENCE, acting
-    if lasted <= acting.seconds:
-        limit = silence_limit(state, policy)
-        if state.overdue or lasted <= limit.seconds:
-            return state, None
-        kind = SignalKind.OVERDUE
+    if lasted <= limit.seconds:
+        return state, None
+    kind, acting = SignalKind.OVERDUE, acting_limit(state, policy)
+    if lasted > acting.seconds:
+        kind, limit = SignalKind.SILENCE, acting
+    elif state.overdue:
+        return state, None
     signal = _derived(
         state,
         kind,
