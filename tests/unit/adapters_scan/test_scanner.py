@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from middlewatch.adapters.scan import read_catalogue, scanner_for
+from middlewatch.adapters.scan import Catalogue, Re2Scanner, read_catalogue, scanner_for
 from middlewatch.adapters.scan.finding import PIECE
 from middlewatch.adapters.scan.scanner import LONGEST_LINE
+from middlewatch.model.pattern import Pattern, PatternKind
 
 SCANNER = scanner_for(read_catalogue())
 CRASH = b"RuntimeError: CUDA error: uncorrectable ECC error encountered\n"
@@ -171,3 +172,10 @@ def test_noise_is_searched_in_time_that_grows_with_its_length_alone() -> None:
     begun = time.process_time()
     ids(line * 20)
     assert time.process_time() - begun < 60
+
+
+def test_a_group_that_stands_in_several_branches_is_read_in_each() -> None:
+    regex = r"^(?:saved step (?P<step>\d+)|step (?P<step>\d+) is (?P<state>saved))"
+    found = Re2Scanner(Catalogue((Pattern(id="a.b", kind=PatternKind.HINT, regex=regex),)))
+    hits = found.scan(b"saved step 12\nstep 14 is saved\n", 0)
+    assert [dict(hit.groups) for hit in hits] == [{"step": "12"}, {"step": "14", "state": "saved"}]

@@ -8,6 +8,8 @@ together for all such patterns that were asked about it.
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Sequence
 
 import re2
@@ -19,6 +21,9 @@ REMEMBERED_LINE = 1024
 """Bytes of the longest line whose places are remembered."""
 REMEMBERED = 4096
 """Lines remembered."""
+
+_NAMED = re.compile(r"(?<!\\)\(\?P<(\w+)>")
+_AGAIN = "__"
 
 _ZEROS = bytes(48 if 48 <= code <= 57 else code for code in range(256))
 
@@ -88,10 +93,26 @@ class LineReader:
         return tuple(found)
 
     def _compiled(self, number: int) -> tuple[re2._Regexp, tuple[tuple[str, int], ...]]:
-        searcher = compiled(self._regexes[number], memory=self._memory)
-        names = tuple((name.decode(), index) for name, index in searcher.groupindex.items())
+        searcher = compiled(_told_apart(self._regexes[number]), memory=self._memory)
+        names = tuple(
+            (name.decode().partition(_AGAIN)[0], index)
+            for name, index in sorted(searcher.groupindex.items(), key=lambda pair: pair[1])
+        )
         self._searchers[number] = (searcher, names)
         return searcher, names
+
+
+def _told_apart(regex: str) -> str:
+    """The regex with a number behind each name that a group before has, in another branch: RE2
+    tells the place of the first one alone."""
+    seen: Counter[str] = Counter()
+
+    def named(match: re.Match[str]) -> str:
+        name = match.group(1)
+        seen[name] += 1
+        return match.group() if seen[name] == 1 else f"(?P<{name}{_AGAIN}{seen[name]}>"
+
+    return _NAMED.sub(named, regex)
 
 
 def _blind(regex: str) -> bool:
