@@ -12,7 +12,7 @@ from __future__ import annotations
 from middlewatch.model.action import Answered
 from middlewatch.model.advice import Reason
 from middlewatch.model.answer import Known
-from middlewatch.model.scheduler import AccountingRecord, JobState, JobView
+from middlewatch.model.scheduler import AccountingRecord, JobFlag, JobState, JobView
 from middlewatch.reconciliation.situation import (
     Fact,
     LogEnd,
@@ -24,6 +24,9 @@ from middlewatch.reconciliation.situation import (
     place,
     requeues,
 )
+
+REQUEUE_HELD = "job_requeued_in_held_state"
+"""Slurm's reason for a requeue-hold, whoever took it."""
 
 
 def uncertain(situation: Situation) -> bool:
@@ -51,9 +54,18 @@ def stranger(situation: Situation, view: JobView) -> Report | Need | None:
     return None
 
 
+def made_by_others(situation: Situation, view: JobView) -> bool:
+    """Whether no requeue of ours can have made the successor: Slurm did by itself, because a node
+    of the target had failed, or somebody holds it who requeued it without our mark. (`stranger` has
+    asked for accounting.)"""
+    held = view.held and view.reason.strip().replace(" ", "_") == REQUEUE_HELD
+    if uncertain(situation) and held and JobFlag.SPECIAL_EXIT not in view.flags:
+        return True
+    return by_node_failure(situation)
+
+
 def by_node_failure(situation: Situation) -> bool:
-    """Whether Slurm requeued the target by itself because a node of it had failed, so that no
-    requeue of ours can have made the successor. (`stranger` has asked for accounting.)"""
+    """Whether Slurm requeued the target by itself because a node of it had failed."""
     if not uncertain(situation) or situation.log_end is LogEnd.REQUEUED:
         return False
     end = situation.attempt.end if situation.attempt else None

@@ -14,7 +14,7 @@ from middlewatch.model.advice import Reason
 from middlewatch.model.answer import Known
 from middlewatch.model.scheduler import JobFlag, JobState, JobView
 from middlewatch.reconciliation.in_flight import refused_until, settled_at, unanswered
-from middlewatch.reconciliation.lineage import before_it
+from middlewatch.reconciliation.lineage import REQUEUE_HELD, before_it
 from middlewatch.reconciliation.situation import (
     Act,
     Fact,
@@ -28,8 +28,6 @@ from middlewatch.reconciliation.situation import (
     place,
     requeues,
 )
-
-REQUEUE_HELD = "job_requeued_in_held_state"
 
 
 def overshot(situation: Situation, view: JobView) -> ActionRecord | None:

@@ -29,7 +29,7 @@ from middlewatch.reconciliation.letting_go import (
     release_or_wait,
     undo_if_revived,
 )
-from middlewatch.reconciliation.lineage import by_node_failure, stranger
+from middlewatch.reconciliation.lineage import made_by_others, stranger
 from middlewatch.reconciliation.restart import restart_step
 from middlewatch.reconciliation.situation import (
     Fact,
@@ -135,7 +135,7 @@ def hold_stands(situation: Situation, view: JobView, now: datetime) -> bool:
     that a late requeue of ours made."""
     if overshoot.held_by_us(situation, view):
         return True
-    if not requeues(situation) or by_node_failure(situation):
+    if not requeues(situation) or made_by_others(situation, view):
         return False
     if place(situation.advice, view) is not Place.SUCCESSOR:
         return False
@@ -158,7 +158,8 @@ def _after_letting_go(situation: Situation, view: JobView, now: datetime, report
         if undone is not None:
             return undone
     waits = at is Place.SUCCESSOR and view.state is JobState.PENDING
-    if waits and requeues(situation) and not let_go_before(situation):
+    ours = requeues(situation) and not made_by_others(situation, view)
+    if waits and ours and not let_go_before(situation):
         unwanted = undo_if_revived(situation, view, now)
         if unwanted is not None:
             return unwanted

@@ -22,7 +22,7 @@ from middlewatch.reconciliation.letting_go import (
     release_or_wait,
     undo_if_revived,
 )
-from middlewatch.reconciliation.lineage import by_node_failure
+from middlewatch.reconciliation.lineage import made_by_others
 from middlewatch.reconciliation.revival import LOG_PATIENCE_S, revival
 from middlewatch.reconciliation.situation import (
     Act,
@@ -63,8 +63,8 @@ def _of_pending(situation: Situation, view: JobView, now: datetime) -> Step:
     since = situation.pending_since or now
     if now < since + timedelta(seconds=PENDING_SETTLE_S):
         return Wait("one full second after pending", since + timedelta(seconds=PENDING_SETTLE_S))
-    slurms = by_node_failure(situation)
-    ours = () if slurms else requeues(situation)
+    theirs = made_by_others(situation, view)
+    ours = () if theirs else requeues(situation)
     free = free_to_start(situation, view, now)
     considered = free and view.reason not in _UNCONSIDERED
     done = exclusions.carried(situation, detail)
@@ -79,7 +79,7 @@ def _of_pending(situation: Situation, view: JobView, now: datetime) -> Step:
             return unwanted
     if done and free:
         return _of_unheld(situation, view, now, considered)
-    fence = slurms and _fence_wanted(situation, view, detail, now)
+    fence = theirs and _fence_wanted(situation, view, detail, now)
     if done and not ours and not fence:
         return Wait("Slurm's own begin time after a node failure is left as it is")
     lost = unanswered(situation, UPDATES, now)
@@ -198,7 +198,7 @@ def _revived_and_ran(
     situation: Situation, view: JobView, now: datetime, did: str
 ) -> Need | Wait | Report | None:
     """What our requeue revived and Slurm started by itself: said, and left alone."""
-    if not requeues(situation) or by_node_failure(situation):
+    if not requeues(situation) or made_by_others(situation, view):
         return None
     judged = revival(situation, now)
     if judged.revived is None and situation.accounting is None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from middlewatch.model.action import ActionKind, Answered
 from middlewatch.model.advice import Reason
 from middlewatch.model.answer import Known
+from middlewatch.model.attempt import AttemptEnd, EndedBy
 from middlewatch.model.scheduler import AccountingRecord, JobFlag, JobState, JobView
 from middlewatch.model.signal import Progress
 from middlewatch.reconciliation.plan import next_step
@@ -26,6 +27,7 @@ from tests.unit.reconciliation.worlds import (
 LOST = record(ActionKind.REQUEUE, 0.5, Answered.NO_ANSWER)
 """No longer on its way 15.6 seconds after T0."""
 LOST_HOLD = record(ActionKind.REQUEUE_HOLD, 0.5, Answered.NO_ANSWER)
+CANCELLED = AttemptEnd(JobState.CANCELLED, EndedBy.OWNER, 0, 15, at(0), at(1))
 NODE_FAILED = accounting(state=JobState.NODE_FAIL, requeued=False, batch_completed=None)
 
 
@@ -176,3 +178,15 @@ def test_a_requeue_that_was_answered_needs_no_proof_of_whose_the_successor_is() 
     step = next_step(made, at(10))
     assert isinstance(step, Act)
     assert step.action.start_now
+
+
+def test_a_requeue_hold_without_our_mark_is_somebody_elses_and_its_job_no_revival_of_ours() -> None:
+    view = successor(priority=0, reason="job_requeued_in_held_state")
+    made = situation(view, actions=(LOST_HOLD,), pending_since=at(2), accounting=records())
+    made = replace(made, attempt=attempt(end=CANCELLED), detail=detail(excluded_nodes=("gpu-001",)))
+    step = next_step(made, at(40))
+    assert isinstance(step, Wait)
+    marked = replace(view, flags=frozenset({JobFlag.SPECIAL_EXIT}))
+    step = next_step(replace(made, look=situation(marked).look), at(40))
+    assert isinstance(step, Act)
+    assert step.action.kind is ActionKind.CANCEL

@@ -37,6 +37,7 @@ APART = (
     "operator_holds_crossed",
     "user_exclusions_crossed",
     "stale_actions_crossed",
+    "people_requeued_beside_us",
     "orphans_beside_slurms_own_restart",
 )
 """What happened and is no breach: counted, so that it can be seen how much was tried."""

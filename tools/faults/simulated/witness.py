@@ -397,12 +397,23 @@ class Witness:
         successor = (target[0], target[1] + 1)
         if here != successor and here not in self.revived:
             self._wrong_attempt(sent, before, successor, "a cancel")
+        elif here not in self.revived and self._requeued_by_people(here):
+            self.set_apart("people_requeued_beside_us", f"job {before.job_id}: and we cancelled it")
         elif here not in self.revived:
             self.note(
                 "wrong_kills", f"job {before.job_id}: we cancelled a successor that is wanted"
             )
         elif before.running and sent.looked is not None and not sent.looked.pending:
             self.note("wrong_kills", f"job {before.job_id}: we cancelled a successor that ran")
+
+    def _requeued_by_people(self, attempt: Attempt) -> bool:
+        """Whether people, and no command of ours, made that attempt."""
+        before = (attempt[0], attempt[1] - 1)
+        return any(
+            not deed.ours and deed.what.startswith("requeues") and not deed.refusal
+            for deed in self.deeds
+            if (deed.lineage, deed.restarts) == before
+        )
 
     def _change(self, sent: Sent, action: Action, before: Job) -> None:
         advice = self._advice_of(sent)
