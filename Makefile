@@ -10,6 +10,7 @@ PYTEST_ARGS ?=
 ONLY        ?=
 LAB_ARGS    ?=
 FAULTS_ARGS ?=
+MUTANTS_ARGS ?=
 SCORECARD_ARGS ?=
 
 BIN   := .venv/bin
@@ -17,7 +18,7 @@ STAMP := .venv/.made-from-lock
 
 export PYTHON
 
-.PHONY: help setup demo test check format bench scorecard test-loki faults lab lock proto clean
+.PHONY: help setup demo test check format bench scorecard test-loki faults mutants lab lock proto clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | sort | while IFS=$$'\t' read -r t d; do printf '  make %-10s %s\n' "$$t" "$$d"; done
@@ -53,6 +54,9 @@ scorecard: setup ## how right detection is: labelled logs and simulated streams,
 
 faults: setup ## kill everything at random moments of a recovery, count what went wrong, into build/faults.json
 	@$(BIN)/python -m tools.faults $(FAULTS_ARGS)
+
+mutants: setup ## plant bugs in the reconciler one by one and see that the suites catch each
+	@$(BIN)/python -m tools.mutants $(MUTANTS_ARGS)
 
 lab: setup ## start a real Slurm on this machine (root, Debian); LAB_ARGS= passes flags
 	@$(BIN)/middlewatch lab up $(LAB_ARGS)
