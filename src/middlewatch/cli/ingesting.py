@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from middlewatch.cli import show
+from middlewatch.cli.durations import seconds_of
 from middlewatch.cli.failure import Exit, Failure
 from middlewatch.cli.session import Session, bad_settings, with_session
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from middlewatch.wiring.ingestion.sample import Report
     from middlewatch.wiring.settings import Settings
 
+MOST_SINCE_S, MOST_WATCH_S = 30 * 86400.0, 3600.0
 _COLOURS = {"ok": "green", "info": "cyan", "warn": "yellow", "fail": "red"}
 _FLAGS = {"source": "logs.source", "url": "logs.url", "metrics_url": "metrics.url"}
 
@@ -117,7 +119,10 @@ def _report(
     from middlewatch.wiring.loading import BadSettings
 
     asked = Asked(
-        job=job, file=file, since_s=_seconds(since, "--since"), watch_s=_seconds(watch, "--watch")
+        job=job,
+        file=file,
+        since_s=seconds_of(since, "--since", MOST_SINCE_S),
+        watch_s=seconds_of(watch, "--watch", MOST_WATCH_S),
     )
     try:
         return checked_here(settings, asked, slurm=slurm)
@@ -128,23 +133,12 @@ def _report(
     except Exception as error:
         # Not let in, or no such server: it is the settings that have to be mended.
         if kind_of(error) in {"Refused", "Unreadable"}:
+            # Of files only Slurm is asked; what is wrong with metrics is a finding.
+            section = "slurm" if file or settings.logs.source.value == "files" else "logs"
             raise Failure(
-                Exit.CONFIGURATION, str(error), "see [logs] in docs/settings.md"
+                Exit.CONFIGURATION, str(error), f"see [{section}] in docs/settings.md"
             ) from error
         raise
-
-
-def _seconds(text: str, option: str) -> float:
-    from middlewatch.wiring.loading import duration
-
-    try:
-        seconds = duration(text)
-    except ValueError as error:
-        raise click.UsageError(f"{option} {error}") from error
-    most = 30 * 86400.0 if option == "--since" else 3600.0
-    if seconds > most:
-        raise click.UsageError(f"{option}: at most {most / 3600:g} h")
-    return seconds
 
 
 def _mended(settings: Settings, report: Report) -> Settings | None:

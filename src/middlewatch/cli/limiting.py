@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from middlewatch.cli import asking, show
+from middlewatch.cli.durations import seconds_of
 from middlewatch.cli.session import Session, with_session
 
 PATH = "/middlewatch/v1/limits"
@@ -47,7 +48,7 @@ def preview(session: Session, *, limits: tuple[str, ...], since: str) -> None:
       mw limits preview first_step_limit=1h --since 30d
     """
     values, reset = _given(limits)
-    body = {"limits": values, "reset": reset, "seconds": _seconds(since, "--since")}
+    body = {"limits": values, "reset": reset, "seconds": seconds_of(since, "--since")}
     answer = asking.gateway(session).post(f"{PATH}:preview", body)
     if session.as_json:
         show.as_json(answer)
@@ -93,17 +94,8 @@ def _given(limits: Iterable[str]) -> tuple[list[dict[str, object]], list[str]]:
         if value.strip() == "reset":
             reset.append(name)
         else:
-            values.append({"name": name, "seconds": _seconds(value, key)})
+            values.append({"name": name, "seconds": seconds_of(value, key)})
     return values, reset
-
-
-def _seconds(text: str, what: str) -> float:
-    from middlewatch.wiring.loading import duration
-
-    try:
-        return duration(text)
-    except ValueError as error:
-        raise click.UsageError(f"{what}: {error}") from error
 
 
 def _show(session: Session, body: Body) -> None:

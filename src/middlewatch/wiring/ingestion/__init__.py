@@ -85,16 +85,11 @@ def checked_here(settings: Settings, asked: Asked, *, slurm: bool) -> Report:
 
 class _Judge:
     def __init__(self, settings: Settings, known: Known) -> None:
-        from middlewatch.adapters.scan.catalogue import BadPatternError, read_catalogue, read_loops
+        from middlewatch.adapters.scan.catalogue import read_loops
         from middlewatch.adapters.scan.scanner import Re2Scanner
-        from middlewatch.wiring.loading import BadSettings, Problem
+        from middlewatch.wiring.patterns import catalogue_of
 
-        folder = settings.watcher.patterns
-        try:
-            catalogue = read_catalogue(Path(folder) if folder else None)
-        except BadPatternError as error:
-            raise BadSettings([Problem("watcher.patterns", str(error))]) from error
-        loops = read_loops()
+        catalogue, loops = catalogue_of(settings.watcher), read_loops()
         self._scanner, self._loops = Re2Scanner(catalogue), Re2Scanner(loops)
         self._patterns = {**catalogue.by_id(), **loops.by_id()}
         self._settings = settings
