@@ -55,6 +55,7 @@ PLANNED = 0.34
 _WORK = re.compile(r"(?i)tok(?:en)?s?\b|tok(?:en)?s?[_ /]|flop|mfu")
 """A throughput that counts work stays the same when steps become larger; samples and steps in a
 second do not."""
+_LENGTH = re.compile(r"\bseq(?:uence)?[ _-]?len(?:gth)?s? ?[:=] ?(\d{1,9})\b")
 STEADY_LINES = 10
 """A batch size that changes sooner than this is a variable, not a plan."""
 MOST_REPORTS = 20
@@ -162,8 +163,7 @@ class _Pace:
         elif a.own_s is not None and 0 < a.own_s <= LONGEST_STEP_S and not smoothed:
             if self._rank > _TIME:
                 return
-            batch = hit.real("batch_size")
-            batch = batch if batch and batch > 0 else None
+            batch = _size_of(hit)
             self._planned(batch)
             self._told(a, hit, _TIME, log(a.own_s) - (log(batch) if batch else 0.0))
         elif self._rank <= _CLOCK and a.taken > 0:
@@ -171,7 +171,7 @@ class _Pace:
             self._by_clock(a, hit)
 
     def _planned(self, batch: float | None) -> None:
-        """A batch size that grows by plan makes steps longer; each is its own usual speed."""
+        """A batch or a length that grows by plan makes steps longer; each is its own usual speed."""
         self._since_batch += 1
         if batch == self._batch:
             return
@@ -348,6 +348,16 @@ class _Pace:
         if self._rank == _THROUGHPUT:
             return f"{exp(-cost):.4g} as printed"
         return f"{exp(cost) * (self._batch or 1):.4g} s"
+
+
+def _size_of(hit: Hit) -> float | None:
+    """How much work a step is, as far as its line tells: its batch, its length or both."""
+    batch = hit.real("batch_size")
+    size = batch if batch and batch > 0 else None
+    length = _LENGTH.search(hit.line) if "seq" in hit.line else None
+    if length is not None and int(length.group(1)):
+        size = (size or 1.0) * int(length.group(1))
+    return size
 
 
 def _is_timer(hit: Hit) -> bool:

@@ -345,6 +345,21 @@ def test_batch_that_stays_tells_a_slow_machine_from_larger_steps() -> None:
     assert signal.failure_class == "slow_node"
 
 
+@pytest.mark.parametrize("words", ["curriculum seqlen: {} |", "seq_len={}", "sequence length: {}"])
+def test_length_that_grows_in_the_step_lines_makes_no_slow_job(words: str) -> None:
+    log = Log()
+    for length, seconds in ((512, 1.0), (1024, 2.1), (2048, 4.5)):
+        assert log.steps(80, seconds, line=words.format(length), batch_size="256") == []
+    (signal,) = log.steps(30, 5.4, line=words.format(2048), batch_size="256")
+    assert signal.failure_class == "slow_node"
+
+
+def test_length_that_grows_a_little_with_every_line_makes_no_slow_job() -> None:
+    log = Log()
+    for length in range(512, 4096, 8):
+        assert log.steps(1, length / 512, line=f"curriculum seqlen: {length} |") == []
+
+
 def test_announced_plan_is_learnt_anew_and_a_slowdown_behind_it_is_told() -> None:
     log = Log()
     log.steps(100)
