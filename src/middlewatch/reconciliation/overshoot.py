@@ -94,11 +94,13 @@ def _over_on_purpose(situation: Situation, view: JobView) -> str | None:
         return None
     if before.cancelled_by is not None:
         return "our late requeue reached a successor that had been cancelled"
-    if before.started_at is None:
-        # Slurm refuses to requeue what is pending: it had been cancelled while it waited.
+    over = before.requeued or before.ended_at is not None
+    if over and not before.node_list and before.batch_completed is None:
+        # It never ran, although accounting may give it a start; and what is pending Slurm refuses
+        # to requeue. So it had been cancelled while it waited.
         return "our late requeue reached a successor that had been cancelled while it waited"
     ended = before.batch_ended_at
-    over = ended is not None and ended + timedelta(seconds=1) < view.submitted_at
-    if before.batch_completed and over:
+    earlier = ended is not None and ended + timedelta(seconds=1) < view.submitted_at
+    if before.batch_completed and earlier:
         return "our late requeue reached a successor that had completed"
     return None

@@ -135,7 +135,7 @@ def test_a_hold_on_a_later_attempt_that_cannot_be_ours_is_left_alone() -> None:
 
 
 def test_what_our_late_requeue_revived_is_cancelled() -> None:
-    cancelled_while_pending = records(of_attempt(1, started_at=None))
+    cancelled_while_pending = records(of_attempt(1, node_list="", batch_completed=None))
     made = situation(second(), actions=(LOST,), accounting=cancelled_while_pending)
     step = next_step(made, at(13))
     assert isinstance(step, Act)
@@ -150,7 +150,11 @@ def test_what_our_late_requeue_revived_is_cancelled() -> None:
 
 def test_a_second_restart_that_our_answered_requeue_cannot_have_made_is_not_cancelled() -> None:
     sent = record(ActionKind.REQUEUE, 0.5)
-    made = situation(second(), actions=(sent,), accounting=records(of_attempt(1, started_at=None)))
+    made = situation(
+        second(),
+        actions=(sent,),
+        accounting=records(of_attempt(1, node_list="", batch_completed=None)),
+    )
     step = next_step(made, at(13))
     assert isinstance(step, Report)
     assert step.reason is Reason.STALE_ATTEMPT

@@ -99,6 +99,8 @@ class Witness:
     dependents: dict[int, list[str]] = field(default_factory=dict)
     overshot: set[Attempt] = field(default_factory=set)
     """Attempts that a late requeue of ours has made of another than the one it was meant for."""
+    followed: dict[Attempt, list[str]] = field(default_factory=dict)
+    """Attempts that our requeue made of one whose end had let other jobs of the chain go."""
     fenced: set[int] = field(default_factory=set)
     """Jobs whose Requeue=0 is ours, as far as is known."""
     _lineages: dict[int, int] = field(default_factory=dict)
@@ -201,6 +203,9 @@ class Witness:
             for run in self.cluster.runs.get(place.job_id, ())
             if not run.dead and run.restarts == place.restarts - 1
         ]
+        if ours and attempt in self.followed and attempt[0] not in self.frozen_jobs:
+            text = f"job {place.job_id}: let go although {self.followed[attempt]} had taken over"
+            self.note("two_live_trainings", text)
         if alive and ours and attempt[0] not in self.frozen_jobs:
             text = f"job {place.job_id}: attempt {place.restarts} was let go while an earlier one lived"
             self.note("two_live_trainings", text)
@@ -356,8 +361,7 @@ class Witness:
             if (job := self.cluster.jobs.get(other)) is not None and job.started_at is not None
         ]
         if gone_on:
-            text = f"job {before.job_id}: requeued although {gone_on} had taken over"
-            self.note("two_live_trainings", text)
+            self.followed[(here[0], here[1] + 1)] = gone_on
 
     def _revives(self, before: Job) -> None:
         """A requeue has reached an attempt that may have been over on purpose."""

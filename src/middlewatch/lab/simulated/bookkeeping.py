@@ -111,6 +111,9 @@ def requeued_after_end(cluster: SimulatedCluster, job: Job) -> None:
     state = JobState.FAILED if failed else JobState.CANCELLED
     if before.batch_completed:
         state = JobState.COMPLETED
+    if before.started_at is None:
+        # What was cancelled while it waited gets a start that it never had.
+        before = replace(before, started_at=cluster.second)
     shown = replace(before, state=state, requeued=True, ended_at=cluster.second, cancelled_by=None)
     _show(cluster, record, shown)
 

@@ -508,10 +508,8 @@ class SimulatedCluster:
         """slurmctld was killed and comes back from an older state. Processes that were ended
         meanwhile stay ended, those of attempts that it does not know any more are ended when their
         nodes report; accounting keeps what it was told."""
-        records = {key: job.records for key, job in self.jobs.items()}
+        # A saved job has the list of records that accounting has gone on with.
         self.jobs = {key: copy.copy(job) for key, job in saved.items()}
-        for key, job in self.jobs.items():
-            job.records = records.get(key, job.records)
         for job in self.jobs.values():
             if job.completing:
                 self._seconds(self.config.kill_wait_s, partial(self._gone, job))
