@@ -40,6 +40,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "check-comment": ("comments", "can a job's opt-in be read? prints the right line"),
         "limits": ("limiting", "when silence is an alarm: show, preview and change it"),
         "token": ("tokens", "who may call the API: add, list and revoke tokens"),
+        "slurm-gate": ("gating", "the program that a Slurm host needs to be reached by SSH"),
         "config": ("configuring", "check settings, show where each comes from"),
     },
     "Try": {

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from middlewatch.model.sharing import pool_of
 from middlewatch.wiring.looking import cluster_of
 from middlewatch.wiring.parts import Ownership, Parts, Service
-from middlewatch.wiring.settings import Settings, watchdog_config
+from middlewatch.wiring.settings import Settings, Transport, watchdog_config
+from middlewatch.wiring.transport import ssh_target
 from middlewatch.wiring.watchdog_process import WatchdogSpec
 
 if TYPE_CHECKING:
@@ -202,4 +203,7 @@ def watchdog_spec(settings: Settings, parts_state: Any) -> WatchdogSpec:
         up_grace_s=settings.watchdog.up_grace_s,
         bin_dir=settings.slurm.bin_dir,
         slurm_conf=settings.slurm.conf,
+        ssh=ssh_target(settings.slurm).to_json()
+        if settings.slurm.transport is Transport.SSH
+        else "",
     )

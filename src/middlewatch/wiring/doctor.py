@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import platform
-import pwd
 import re
 import shutil
 import sys
@@ -20,10 +19,12 @@ from middlewatch import __version__
 from middlewatch.adapters.clock.system import SystemClock
 from middlewatch.adapters.slurm import cluster as slurm_cluster
 from middlewatch.adapters.slurm.command import Finished
+from middlewatch.adapters.slurm.ssh import SshCommands
 from middlewatch.adapters.sql import place
 from middlewatch.model.scheduler import ClusterFacts
 from middlewatch.ports.errors import PortError, Unreadable
 from middlewatch.wiring import looking, places
+from middlewatch.wiring.doctor_gate import examined_gate
 from middlewatch.wiring.doctor_jobs import examined_jobs
 from middlewatch.wiring.doctor_stores import examined_log_store, examined_metrics
 from middlewatch.wiring.findings import Examined, Finding, Level
@@ -42,20 +43,26 @@ def examine(loaded: Loaded, environ: Mapping[str, str], environment: str) -> Ite
     """All findings, as they are made. ``environment`` is the one that opt-ins should name."""
     clock = SystemClock()
     settings = loaded.settings
+    commands = looking.commands_of(settings, clock)
     this = Examined(
         loaded,
         places.found(settings, environ),
-        lambda argv: looking.ask(settings, argv),
-        looking.scheduler_of(settings, clock),
+        lambda argv: commands.run(argv, settings.slurm.look_deadline_s),
+        looking.scheduler_of(settings, clock, commands=commands),
         clock.now,
         environment,
     )
-    for check in CHECKS:
-        try:
-            yield from check(this)
-        except (OSError, PortError) as error:
-            name = check.__name__.strip("_").replace("_", "-")
-            yield Finding(name, Level.WARN, f"could not be checked: {plain(error, 300)}")
+    this.commands = commands
+    this.user = commands.user()
+    try:
+        for check in CHECKS:
+            try:
+                yield from check(this)
+            except (OSError, PortError) as error:
+                name = check.__name__.strip("_").replace("_", "-")
+                yield Finding(name, Level.WARN, f"could not be checked: {plain(error, 300)}")
+    finally:
+        commands.close()
 
 
 def exit_code(levels: list[Level]) -> int:
@@ -81,6 +88,9 @@ def _program(this: Examined) -> Iterator[Finding]:
 
 
 def _commands(this: Examined) -> Iterator[Finding]:
+    if isinstance(this.commands, SshCommands):
+        yield from examined_gate(this, this.commands)
+        return
     bin_dir = this.loaded.settings.slurm.bin_dir
     path = str(Path(bin_dir).expanduser()) if bin_dir else None
     missing = [name for name in COMMANDS if shutil.which(name, path=path) is None]
@@ -194,8 +204,9 @@ def _window(facts: ClusterFacts) -> Iterator[Finding]:
 def _rights(this: Examined) -> Iterator[Finding]:
     if this.facts is None:
         return
-    uid = os.geteuid()
-    user = _user(uid)
+    if this.user is None:
+        return
+    uid, user = this.user[0], this.user[1] or str(this.user[0])
     slurm_user = slurm_cluster.slurm_user(dict(this.config))
     if uid == 0 or (slurm_user is not None and slurm_user[1] == uid):
         this.operator = True
@@ -215,13 +226,6 @@ def _rights(this: Examined) -> Iterator[Finding]:
     )
 
 
-def _user(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
-
-
 def _private_data(this: Examined) -> Iterator[Finding]:
     if this.facts is None:
         return
@@ -231,7 +235,7 @@ def _private_data(this: Examined) -> Iterator[Finding]:
             Level.FAIL,
             "PrivateData=jobs hides others' jobs: no listing is complete, so nothing may be decided",
             "run as SlurmUser, or sacctmgr modify user "
-            f"{_user(os.geteuid())} set adminlevel=Operator",
+            f"{this.user[1] if this.user else 'USER'} set adminlevel=Operator",
         )
     else:
         yield Finding("private-data", Level.OK, "all jobs can be seen")

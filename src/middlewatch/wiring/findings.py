@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from middlewatch.adapters.slurm.command import Finished
+from middlewatch.adapters.slurm.command import Commands, Finished
 from middlewatch.model.scheduler import ClusterFacts
 from middlewatch.ports.scheduler import Scheduler
 from middlewatch.wiring import places
@@ -44,5 +44,8 @@ class Examined:
     config: Mapping[str, str] = field(default_factory=dict)
     facts: ClusterFacts | None = None
     operator: bool = False
+    commands: Commands | None = None
+    user: tuple[int, str] | None = None
+    """Whom Slurm's commands run as, here or behind the gate."""
     watched: list[str] = field(default_factory=list)
     """Running jobs that have opted in, the newest last."""

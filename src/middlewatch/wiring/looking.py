@@ -7,13 +7,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 from middlewatch.adapters.clock.system import SystemClock
-from middlewatch.adapters.slurm.command import Commands, Finished, Observed
+from middlewatch.adapters.slurm.command import Commands, Observed
 from middlewatch.adapters.slurm.scheduler import SlurmScheduler
+from middlewatch.adapters.slurm.ssh import SshCommands
 from middlewatch.model.answer import Absent, Known, Unknown
 from middlewatch.model.identity import ClusterId
 from middlewatch.ports.clock import Clock
 from middlewatch.ports.errors import NotFound, Unreachable
-from middlewatch.wiring.settings import Settings
+from middlewatch.wiring.places import found
+from middlewatch.wiring.settings import Settings, Transport
+from middlewatch.wiring.transport import ssh_target
 
 SCHEDULER = "slurm"
 
@@ -25,8 +28,13 @@ def cluster_of(settings: Settings) -> ClusterId:
 def commands_of(
     settings: Settings, clock: Clock, observer: Callable[[Observed], None] | None = None
 ) -> Commands:
-    """The runner of Slurm's commands: where they lie, which configuration they read."""
+    """The runner of Slurm's commands: where they lie, which configuration they read. Raises
+    `Refused` for a way to them that cannot be."""
     environ = dict(os.environ)
+    if settings.slurm.transport is Transport.SSH:
+        target = ssh_target(settings.slurm)
+        folder = found(settings, environ).state / "ssh"
+        return SshCommands(clock, target, folder=folder, environ=environ, observer=observer)
     if settings.slurm.conf:
         environ["SLURM_CONF"] = settings.slurm.conf
     bin_dir = Path(settings.slurm.bin_dir).expanduser() if settings.slurm.bin_dir else None
@@ -34,20 +42,19 @@ def commands_of(
 
 
 def scheduler_of(
-    settings: Settings, clock: Clock, observer: Callable[[Observed], None] | None = None
+    settings: Settings,
+    clock: Clock,
+    observer: Callable[[Observed], None] | None = None,
+    *,
+    commands: Commands | None = None,
 ) -> SlurmScheduler:
-    """The Slurm of these settings."""
+    """The Slurm of these settings, through those commands or through some of its own."""
     return SlurmScheduler(
         cluster_of(settings),
-        commands_of(settings, clock, observer),
+        commands or commands_of(settings, clock, observer),
         clock,
         query_deadline_s=settings.slurm.look_deadline_s,
     )
-
-
-def ask(settings: Settings, argv: tuple[str, ...]) -> Finished:
-    """One command that only looks."""
-    return commands_of(settings, SystemClock()).run(argv, settings.slurm.look_deadline_s)
 
 
 def comment_of_job(settings: Settings, job_id: str) -> str:

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 from middlewatch.model.gates import Mode
 from middlewatch.model.policy import Policy
 from middlewatch.reconciliation.deadlines import WatchdogConfig, check_deadlines
+from middlewatch.wiring.transport import about_transport
 
 V = TypeVar("V")
 PORT = 8642
@@ -62,6 +63,11 @@ class ScanEngine(StrEnum):
     RE2 = "re2"
 
 
+class Transport(StrEnum):
+    LOCAL = "local"
+    SSH = "ssh"
+
+
 @dataclass(frozen=True, slots=True)
 class DeploymentSettings:
     environment: str = _key(
@@ -83,12 +89,25 @@ class DeploymentSettings:
 
 @dataclass(frozen=True, slots=True)
 class SlurmSettings:
+    transport: Transport = _key(
+        Transport.LOCAL, "how Slurm is reached: `local` (its commands on this machine) or `ssh`"
+    )
     bin_dir: str = _key("", "where Slurm's commands lie; empty: on PATH")
     conf: str = _key("", "SLURM_CONF for those commands; empty: as the environment has it")
     look_deadline_s: float = _key(10.0, "a command that only looks is given up after this", 0.5)
     command_deadline_s: float = _key(
         20.0, "a command that changes something is killed after this", 1.0
     )
+    ssh_host: str = _key("", "the machine with Slurm's commands and our gate")
+    ssh_port: int = _key(22, "its port", 1, 65535)
+    ssh_user: str = _key("", "whose authorized_keys has the gate; empty: our own name")
+    ssh_key: str = _key("", "file with the private key; empty: the agent, or ssh_config, decides")
+    ssh_agent: bool = _key(False, "keys may come from ssh-agent (SSH_AUTH_SOCK)")
+    ssh_known_hosts: str = _key("", "file with the pinned keys of the host and of those on the way")
+    ssh_jump: tuple[str, ...] = _key((), "hosts on the way, as [user@]host[:port], in their order")
+    ssh_config: str = _key("", "a site's own ssh_config for what is not set here; empty: none")
+    ssh_gate: str = _key("middlewatch-gate", "the gate's program there, if no key forces it")
+    ssh_connect_timeout_s: float = _key(10.0, "a connection that takes longer is given up", 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,6 +394,7 @@ def contradictions(settings: Settings) -> Iterator[tuple[str, str, str]]:
         yield "gateway", "insecure", f"refused on {gateway.bind}: only a loopback address"
     if gateway.insecure and deployment.mode is not Mode.MONITOR:
         yield "gateway", "insecure", 'refused with mode "action": only monitor'
+    yield from about_transport(settings.slurm)
     if settings.metrics.url:
         yield from _about_metrics(settings.metrics)
     if settings.logs.source is not LogsSource.FILES:

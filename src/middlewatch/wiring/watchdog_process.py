@@ -30,6 +30,7 @@ from middlewatch.adapters.clock.system import SystemClock
 from middlewatch.adapters.journal.file import FileJournal
 from middlewatch.adapters.slurm.command import Commands
 from middlewatch.adapters.slurm.scheduler import SlurmScheduler
+from middlewatch.adapters.slurm.ssh import SshCommands, SshTarget
 from middlewatch.model.gates import Mode
 from middlewatch.model.identity import ClusterId
 from middlewatch.ports.errors import PortError
@@ -50,7 +51,8 @@ REMEMBER_DAYS = 30
 @dataclass(frozen=True, slots=True)
 class WatchdogSpec:
     """Everything that the process is told, as `up` knows it. ``bin_dir`` and ``slurm_conf``
-    empty: PATH and the environment decide. ``prefix`` stands before each of Slurm's commands."""
+    empty: PATH and the environment decide. ``prefix`` stands before each of Slurm's commands;
+    ``ssh``, where it is not empty, is the `SshTarget` behind which they are, as JSON."""
 
     state_dir: Path
     environment: str = "default"
@@ -61,6 +63,7 @@ class WatchdogSpec:
     bin_dir: str = ""
     slurm_conf: str = ""
     prefix: tuple[str, ...] = ()
+    ssh: str = ""
 
     def digest(self) -> str:
         """Short text that differs where a watchdog would behave differently."""
@@ -83,6 +86,7 @@ class WatchdogSpec:
             f"--bin-dir={self.bin_dir}",
             f"--slurm-conf={self.slurm_conf}",
             *(f"--prefix={word}" for word in self.prefix),
+            *([f"--ssh={self.ssh}"] if self.ssh else []),
         )
 
 
@@ -105,6 +109,7 @@ def read_arguments(arguments: Sequence[str]) -> tuple[WatchdogSpec, bool]:
     parser.add_argument("--bin-dir", default="")
     parser.add_argument("--slurm-conf", default="")
     parser.add_argument("--prefix", action="append", default=[])
+    parser.add_argument("--ssh", default="", help="where Slurm's commands are, as JSON")
     parser.add_argument("--detach", action="store_true", help="go on in a session of its own")
     given = parser.parse_args(arguments)
     config = WatchdogConfig(
@@ -120,6 +125,7 @@ def read_arguments(arguments: Sequence[str]) -> tuple[WatchdogSpec, bool]:
         bin_dir=given.bin_dir,
         slurm_conf=given.slurm_conf,
         prefix=tuple(given.prefix),
+        ssh=given.ssh,
     )
     return spec, given.detach
 
@@ -349,12 +355,17 @@ def _scheduler(spec: WatchdogSpec, clock: SystemClock) -> SlurmScheduler:
     environ = dict(os.environ)
     if spec.slurm_conf:
         environ["SLURM_CONF"] = spec.slurm_conf
-    commands = Commands(
-        clock,
-        prefix=spec.prefix,
-        bin_dir=Path(spec.bin_dir) if spec.bin_dir else None,
-        environ=environ,
-    )
+    commands: Commands
+    if spec.ssh:
+        target = SshTarget.from_json(spec.ssh)
+        commands = SshCommands(clock, target, folder=spec.state_dir / "ssh", environ=environ)
+    else:
+        commands = Commands(
+            clock,
+            prefix=spec.prefix,
+            bin_dir=Path(spec.bin_dir) if spec.bin_dir else None,
+            environ=environ,
+        )
     cluster = ClusterId("slurm", spec.environment)
     return SlurmScheduler(cluster, commands, clock, query_deadline_s=spec.look_deadline_s)
 

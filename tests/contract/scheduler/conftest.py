@@ -12,8 +12,20 @@ from pathlib import Path
 
 import pytest
 
+from middlewatch.adapters.clock.system import SystemClock
+from middlewatch.adapters.slurm.ssh import SshCommands
 from middlewatch.lab.cluster import Cluster
 from tests.contract.scheduler.worlds import Real, Simulated, World
+from tests.sshd import running
+
+
+@pytest.fixture(scope="session")
+def gate(slurm_lab: Cluster) -> Iterator[SshCommands]:
+    """The lab's commands behind a real sshd, over one connection for the whole session."""
+    with running("--conf", slurm_lab.env()["SLURM_CONF"]) as server:
+        commands = SshCommands(SystemClock(), server.target)
+        yield commands
+        commands.close()
 
 
 @pytest.fixture(
@@ -21,10 +33,15 @@ from tests.contract.scheduler.worlds import Real, Simulated, World
         pytest.param("22.05.8", id="simulated-22.05"),
         pytest.param("26.05.5", id="simulated-26.05"),
         pytest.param("slurm", id="slurm", marks=pytest.mark.slurm),
+        pytest.param("ssh", id="ssh", marks=pytest.mark.slurm),
     ]
 )
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
     """An idle cluster behind the scheduler port."""
+    if request.param == "ssh":
+        lab = request.getfixturevalue("lab")
+        yield Real(lab, request.getfixturevalue("gate"))
+        return
     if request.param != "slurm":
         yield Simulated(request.param)
         return

@@ -232,3 +232,56 @@ def test_a_requeue_of_an_unknown_job_is_refused(world: World) -> None:
     result = act(world, ActionKind.REQUEUE, "999999")
     assert result.answered is Answered.REFUSED
     assert "Invalid job id" in result.text
+
+
+def test_a_job_cancelled_while_it_waited_is_revived_and_accounting_shows_that_it_never_began(
+    world: World,
+) -> None:
+    job = world.submit("run", hold=True)
+    first = until(world, job, pending)
+    world.let_pass(1.2)
+    world.cancel_by_owner(job)
+    assert until(world, job, ended).state is JobState.CANCELLED
+    done(world, ActionKind.REQUEUE, job)
+    assert until(world, job, pending).restarts == 1
+    world.let_pass(3.0)
+    answer = world.scheduler.accounting(job)
+    assert isinstance(answer, Known)
+    record = next(r for r in answer.value if r.submitted_at == first.submitted_at)
+    # Its start may be there, and is the moment of its end: that it had no node tells.
+    assert record.ended_at is not None
+    assert record.node_list == ""
+    assert record.batch_completed is None
+    done(world, ActionKind.CANCEL, job)
+
+
+def test_the_fence_also_refuses_the_requeue_of_what_has_ended(world: World) -> None:
+    job = world.submit("run")
+    until(world, job, running)
+    done(world, ActionKind.UPDATE, job, requeueable=False)
+    world.cancel_by_owner(job)
+    until(world, job, ended)
+    assert act(world, ActionKind.REQUEUE, job).answered is Answered.REFUSED
+    view = seen(world, job)
+    assert view is not None
+    assert (view.state, view.restarts) == (JobState.CANCELLED, 0)
+
+
+def test_an_operators_requeue_hold_lacks_the_mark_of_ours(world: World) -> None:
+    job = world.submit("run")
+    until(world, job, running)
+    world.requeue_and_hold_by_operator(job)
+    held = until(world, job, pending)
+    assert held.held
+    assert held.reason.replace(" ", "_") == "job_requeued_in_held_state"
+    assert JobFlag.SPECIAL_EXIT not in held.flags
+
+
+def test_a_requeue_of_what_is_being_requeued_is_refused(world: World) -> None:
+    job = world.submit("run")
+    until(world, job, running)
+    done(world, ActionKind.REQUEUE, job)
+    assert act(world, ActionKind.REQUEUE_HOLD, job).answered is Answered.REFUSED
+    view = until(world, job, pending)
+    assert view.restarts == 1
+    assert not view.held

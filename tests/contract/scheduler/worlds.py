@@ -52,6 +52,9 @@ class World(Protocol):
         with exit code 3 (``fail``). ``dependency`` as sbatch spells it."""
 
     def hold_by_operator(self, job_id: str) -> None: ...
+    def requeue_and_hold_by_operator(self, job_id: str) -> None:
+        """As an operator types it, without our mark."""
+
     def cancel_by_owner(self, job_id: str) -> None: ...
     def let_pass(self, seconds: float) -> None: ...
     def hang(self) -> None:
@@ -106,6 +109,9 @@ class Simulated:
     def hold_by_operator(self, job_id: str) -> None:
         self.cluster.hold(job_id, by_operator=True)
 
+    def requeue_and_hold_by_operator(self, job_id: str) -> None:
+        self.cluster.requeue(job_id, hold=True)
+
     def cancel_by_owner(self, job_id: str) -> None:
         self.cluster.cancel(job_id, by="1000")
 
@@ -120,12 +126,13 @@ class Simulated:
 
 
 class Real:
-    """The lab's Slurm through its command line."""
+    """The lab's Slurm through its command line, here or behind a gate."""
 
-    def __init__(self, lab: Cluster) -> None:
+    def __init__(self, lab: Cluster, commands: Commands | None = None) -> None:
         self.lab = lab
         clock = SystemClock()
-        commands = Commands(clock, prefix=lab.spec.prefix, environ=lab.env(logged=False))
+        environ = lab.env(logged=False)
+        commands = commands or Commands(clock, prefix=lab.spec.prefix, environ=environ)
         self.scheduler: Scheduler = SlurmScheduler(HERE, commands, clock)
         partitions = self.scheduler.partitions()
         assert isinstance(partitions, Known)
@@ -161,6 +168,9 @@ class Real:
 
     def hold_by_operator(self, job_id: str) -> None:
         self._as(self.lab.spec.operator, ["scontrol", "hold", job_id])
+
+    def requeue_and_hold_by_operator(self, job_id: str) -> None:
+        self._as(self.lab.spec.operator, ["scontrol", "requeuehold", job_id])
 
     def cancel_by_owner(self, job_id: str) -> None:
         self._as(self.user, ["scancel", job_id])

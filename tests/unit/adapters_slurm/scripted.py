@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pwd
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -67,6 +69,9 @@ class ScriptedCommands:
         self.answers = answers
         self.asked: list[tuple[str, ...]] = []
         self._clock = clock
+
+    def user(self) -> tuple[int, str]:
+        return os.geteuid(), pwd.getpwuid(os.geteuid()).pw_name
 
     def run(self, argv: Sequence[str], deadline_s: float, *, changing: bool = False) -> Finished:
         self.asked.append(tuple(argv))

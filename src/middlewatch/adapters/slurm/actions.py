@@ -38,6 +38,7 @@ _REFUSAL = re.compile(
     rf"|scancel: error: Kill job error on job id [0-9_+]+: (?:{_SAID})"
     r"|Update of this parameter is not supported: .*"
     r"|Request aborted"
+    r"|middlewatch-gate: refused: .*"
     r"|scontrol: error: Option .* does not accept \[\+\|-\]= syntax"
 )
 

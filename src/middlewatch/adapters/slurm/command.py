@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pwd
 import selectors
 import signal
 import subprocess
@@ -91,8 +92,7 @@ class Commands:
 
     def run(self, argv: Sequence[str], deadline_s: float, *, changing: bool = False) -> Finished:
         """Run ``argv`` (its first word a command of Slurm); never raises for what it does."""
-        program = str(self._bin_dir / argv[0]) if self._bin_dir is not None else argv[0]
-        full = (*self._prefix, program, *argv[1:])
+        full = (*self._program(argv[0]), *argv[1:])
         started_at = self._clock.now()
         begin = self._clock.monotonic()
         code, out, err, problem = self._run(full, begin, deadline_s)
@@ -110,6 +110,21 @@ class Commands:
         if self._observer is not None:
             self._observer(Observed(started_at, tuple(argv), code, seconds, changing))
         return done
+
+    def user(self) -> tuple[int, str] | None:
+        """Number and name of the user that the commands run as; None where that is not known."""
+        uid = os.geteuid()
+        try:
+            return uid, pwd.getpwuid(uid).pw_name
+        except KeyError:
+            return uid, ""
+
+    def close(self) -> None:
+        """Let go of whatever is kept between two commands; here nothing."""
+
+    def _program(self, name: str) -> tuple[str, ...]:
+        """The words that stand for the first word of a command."""
+        return (*self._prefix, str(self._bin_dir / name) if self._bin_dir is not None else name)
 
     def _run(
         self, argv: tuple[str, ...], begin: float, deadline_s: float

@@ -7,8 +7,6 @@ watchdog uses the same adapter when everything else is dead.
 
 from __future__ import annotations
 
-import os
-import pwd
 import threading
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -282,14 +280,15 @@ class SlurmScheduler:
         )
 
     def _privileged(self) -> bool:
-        uid = os.geteuid()
+        found = self._commands.user()
+        if found is None:
+            return False
+        uid, name = found
         with self._lock:
             slurm_user = self._slurm_user
         if uid == 0 or (slurm_user is not None and slurm_user[1] == uid):
             return True
-        try:
-            name = pwd.getpwuid(uid).pw_name
-        except KeyError:
+        if not name:
             return False
         done = self._ask(("sacctmgr", "-n", "-P", "show", "user", name, "format=AdminLevel"))
         return done.exit_code == 0 and done.stdout.strip() in {"Operator", "Administrator"}

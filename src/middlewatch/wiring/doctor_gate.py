@@ -1,0 +1,30 @@
+"""Doctor's look at the way to Slurm where it leads over SSH."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from middlewatch.adapters.slurm.ssh import SshCommands
+from middlewatch.model.gates import Mode
+from middlewatch.wiring.findings import Examined, Finding, Level
+from middlewatch.wiring.plain import plain
+
+
+def examined_gate(this: Examined, gate: SshCommands) -> Iterator[Finding]:
+    """Whether the gate answers, whom it is, and what it lets through."""
+    why = gate.reach()
+    if why:
+        yield Finding("ssh", Level.FAIL, plain(why, 400), "docs/transports.md has the steps")
+        return
+    host = this.loaded.settings.slurm.ssh_host
+    name = this.user[1] or str(this.user[0]) if this.user else "?"
+    said = f"the gate on {host} runs Slurm's commands as {name}"
+    yield Finding("ssh", Level.OK, said)
+    if gate.looks_only:
+        acting = this.loaded.settings.deployment.mode is Mode.ACTION
+        yield Finding(
+            "ssh",
+            Level.WARN if acting else Level.INFO,
+            "the gate only looks: no job can be changed through it",
+            "take --looks-only out of its command in authorized_keys when jobs may be changed",
+        )

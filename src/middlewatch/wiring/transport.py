@@ -1,0 +1,54 @@
+"""How Slurm is reached, as the settings say it: what belongs together, and the target they name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from middlewatch.adapters.slurm.ssh import SshTarget
+    from middlewatch.wiring.settings import SlurmSettings
+
+
+def ssh_target(given: SlurmSettings) -> SshTarget:
+    """Where the gate is. Its `problems` say what does not fit."""
+    from middlewatch.adapters.slurm.ssh import SshTarget
+
+    return SshTarget(
+        host=given.ssh_host,
+        port=given.ssh_port,
+        user=given.ssh_user,
+        key=_path(given.ssh_key),
+        agent=given.ssh_agent,
+        known_hosts=_path(given.ssh_known_hosts),
+        jump=given.ssh_jump,
+        config=_path(given.ssh_config),
+        gate=given.ssh_gate,
+        connect_timeout_s=given.ssh_connect_timeout_s,
+    )
+
+
+def about_transport(given: SlurmSettings) -> Iterator[tuple[str, str, str]]:
+    """What cannot be meant: (section, key, sentence)."""
+    if given.transport.value != "ssh":
+        if given.ssh_host:
+            yield "slurm", "ssh_host", 'is set, but transport is not "ssh"'
+        return
+    for name, problem in ssh_target(given).problems():
+        yield "slurm", f"ssh_{name}", problem
+    for key, argument in (("bin_dir", "--bin"), ("conf", "--conf")):
+        if getattr(given, key):
+            said = f"belongs to the other machine: give it to the gate there, as {argument}"
+            yield "slurm", key, said
+
+
+def gate_script() -> str:
+    """The gate's program, to be copied to the machine with Slurm's commands."""
+    from middlewatch.adapters.slurm import gate as gate_program
+
+    return Path(gate_program.__file__).read_text(encoding="utf-8")
+
+
+def _path(text: str) -> str:
+    return str(Path(text).expanduser().absolute()) if text else ""
