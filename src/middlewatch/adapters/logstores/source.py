@@ -29,7 +29,7 @@ MOST_LIMIT = 4 << 20
 LONGEST_LINE = 1 << 20
 """Bytes of one entry; the rest of a longer one is skipped."""
 LEAST_PAGE = 500
-USUAL_PAGE = 5000
+USUAL_PAGE = 20_000
 USUAL_LINE = 200
 PAGES = 8
 """Pages that one read asks for at most."""

@@ -24,6 +24,9 @@ from middlewatch.ports.web import Web, plain
 QUERY = "/select/logsql/query"
 LONGEST_ANSWER = 16 << 20
 MOST_WRITERS = 10_000
+MOST_SPANS = 1000
+SPARE = 3
+"""The time that is looked at for a page, by the one that it should need."""
 _ROW = msgspec.json.Decoder(dict[str, str])
 _TIME = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?Z\Z")
 
@@ -36,6 +39,8 @@ class VictoriaLogs:
 
     def __init__(self, server: Web, labels: Labels | None = None) -> None:
         self._labels = labels or Labels()
+        self._spans: dict[str, int] = {}
+        """Nanoseconds in which a line of a place is expected, where more of it was left."""
         self.server = server
 
     def close(self) -> None:
@@ -47,9 +52,29 @@ class VictoriaLogs:
             dict.fromkeys(("_time", "_msg", quoted(labels.node), quoted(labels.file)))
         )
         query = f"{self._filter(place, writer)} | fields {wanted} | sort by (_time) | limit {limit}"
-        answer = self.server.ask(QUERY, self._form(query, place, since), LONGEST_ANSWER)
+        form = self._form(query, place, since)
+        span = self._spans.pop(place.name, None)
+        if span is not None:
+            # In a backlog the server would sort all that is left for each page of it.
+            near = since + span * limit
+            if place.until is None or near < place.until:
+                page = self._asked({**form, "end": rfc3339(near)}, limit)
+                if page.full:
+                    return self._remembered(place, since, page)
+        return self._remembered(place, since, self._asked(form, limit))
+
+    def _asked(self, form: Mapping[str, str], limit: int) -> Page:
+        answer = self.server.ask(QUERY, form, LONGEST_ANSWER)
         lines = [self._line(row) for row in rows(answer.data, answer.cut)]
         return Page(lines, full=answer.cut or len(lines) >= limit)
+
+    def _remembered(self, place: Place, since: int, page: Page) -> Page:
+        """The page; where there is more, with how thickly its lines lie."""
+        if page.full and page.lines and page.lines[-1].at > since:
+            if len(self._spans) >= MOST_SPANS:
+                self._spans.clear()
+            self._spans[place.name] = SPARE * (page.lines[-1].at - since) // len(page.lines) + 1
+        return page
 
     def counts(self, place: Place, since: int) -> Mapping[Writer, int]:
         labels = self._labels
