@@ -14,6 +14,7 @@ from datetime import datetime
 from middlewatch.detection.batch import Hit
 from middlewatch.detection.names import nodes_of, ranks_of, short, writer_of
 from middlewatch.detection.state import OPEN_TRACEBACKS, DetectionState, OpenTraceback, Suspicion
+from middlewatch.detection.structured import told_as_error, with_fields
 from middlewatch.model.pattern import PatternKind
 from middlewatch.model.signal import Signal, SignalKind, Source, SourceKind, signal_key
 
@@ -75,6 +76,7 @@ def _quieter(rest: tuple[Hit, ...]) -> tuple[Hit, ...]:
 def with_traceback(state: DetectionState, hit: Hit) -> DetectionState:
     """A traceback began, or the announcement of one that means nothing; or a frame of an open one
     says what it is about."""
+    hit = with_fields(hit)
     writer = writer_of(hit)
     others = tuple(t for t in state.tracebacks if t.writer != writer)
     announced = _open(state, hit)
@@ -106,14 +108,16 @@ def with_failure(
 ) -> tuple[DetectionState, Signal | None]:
     """The state and the signal after a line of one of the failure kinds."""
     about = ""
+    hit = with_fields(hit)
     if hit.pattern.kind is PatternKind.EXCEPTION:
         opened = _open(state, hit)
-        if opened is None:
+        if opened is None and not told_as_error(hit.line):
             return state, None
-        state = replace(state, tracebacks=tuple(t for t in state.tracebacks if t != opened))
-        if opened.harmless:
-            return state, None
-        about = opened.about
+        if opened is not None:
+            state = replace(state, tracebacks=tuple(t for t in state.tracebacks if t != opened))
+            if opened.harmless:
+                return state, None
+            about = opened.about
     signal = signal_of(state, hit, happened_at, learned_at)
     if about and signal.failure_class == UNNAMED:
         signal = replace(signal, failure_class=about)

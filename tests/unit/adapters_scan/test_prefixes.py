@@ -34,6 +34,15 @@ PREFIXES: list[tuple[str, dict[str, str]]] = [
     ("12:01:07 ", {}),
     ("[pod/llm-worker-3/pytorch] 2025-08-18T11:08:04Z [rank24]: ", {"rank": "24"}),
     ("(RayTrainWorker pid=881, ip=10.0.0.7) [rank3]: ", {"rank": "3"}),
+    ('{"ts":"2026-02-17T15:20:06Z","level":"ERROR","rank":5,"msg":"', {}),
+    ('n3: {"severity": "ERROR", "message": "', {"writer": "n3"}),
+    (r'{"level":"ERROR","exc_info":"Traceback (most recent call last):\n  File \"t.py\"\n', {}),
+    ('time=2026-02-17T15:20:06Z level=error msg="', {}),
+    ("llm-node-0-1 [rank8]: ", {"writer": "llm-node-0-1", "rank": "8"}),
+    (
+        "llm-0-1-x7k2p trainer time=2026-02-17T15:20:06Z level=error err=",
+        {"writer": "llm-0-1-x7k2p"},
+    ),
     ("2025-08-18T11:08:04Z 4: ", {}),
 ]
 
