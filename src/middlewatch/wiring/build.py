@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from middlewatch.model.sharing import pool_of
@@ -101,7 +100,7 @@ def watcher(parts: Parts, log: Any, hint: Hint) -> Service:
     from middlewatch.adapters.logs import FileLogs, RecordCodec, room_for_files
     from middlewatch.adapters.logstores import StoreLogs
     from middlewatch.adapters.scan import OwnPatterns
-    from middlewatch.adapters.scan.catalogue import BadPatternError, read_catalogue, read_loops
+    from middlewatch.adapters.scan.catalogue import read_loops
     from middlewatch.adapters.scan.engine import Engine, NoEngineError, engine_of, scanner_for
     from middlewatch.services.watcher import Watch, Watcher
     from middlewatch.services.watcher.health import Health
@@ -110,17 +109,13 @@ def watcher(parts: Parts, log: Any, hint: Hint) -> Service:
     from middlewatch.wiring.loading import BadSettings, Problem
     from middlewatch.wiring.logsource import sources
     from middlewatch.wiring.memory import collect_rarely
+    from middlewatch.wiring.patterns import catalogue_of
 
     collect_rarely()
-    given = parts.settings.watcher.patterns
     # Whose lock has this name as well: no two processes have it at the same time.
     name = "-".join(filter(None, (parts.holder, parts.settings.watcher.name)))
+    catalogue, loops = catalogue_of(parts.settings.watcher), read_loops()
     try:
-        catalogue = read_catalogue(Path(given) if given else None)
-    except BadPatternError as error:
-        raise BadSettings([Problem("watcher.patterns", str(error))]) from error
-    try:
-        loops = read_loops()
         engine = Engine(parts.settings.watcher.engine.value)
         scanner, loop_scanner = scanner_for(catalogue, engine), scanner_for(loops, engine)
     except NoEngineError as error:
