@@ -101,6 +101,9 @@ def _of_target(situation: Situation, view: JobView, now: datetime) -> Step:
     taken = _dependent_took_over(situation)
     if taken is not None:
         return taken
+    if view.held:
+        # Placed while it ran, it outlives the end; a requeue-hold would take its place.
+        return Wait("an operator holds the ended job", None, Reason.OPERATOR_HOLD)
     if situation.attempt is None or situation.attempt.end is None:
         return Wait("the attempt's end is being stored before it is requeued")
     return _requeue(situation, view, now, "restart after failure")

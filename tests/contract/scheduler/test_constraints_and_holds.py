@@ -41,6 +41,20 @@ def test_an_operators_hold_on_a_running_job_shows_as_priority_zero_and_outlives_
     assert view.reason == "JobHeldAdmin"
 
 
+def test_an_operators_hold_on_a_running_job_outlives_its_end_and_a_requeue(world: World) -> None:
+    job = world.submit("run")
+    until(world, job, running)
+    world.hold_by_operator(job)
+    world.cancel_by_owner(job)
+    assert until(world, job, ended).held
+    done(world, ActionKind.REQUEUE, job)
+    view = until(world, job, pending)
+    assert view.held
+    detail = world.scheduler.detail(job)
+    assert isinstance(detail, Known)
+    assert detail.value.held_by_operator is True
+
+
 def test_an_operators_hold_on_top_of_a_requeue_hold_is_seen_in_the_detail_only(
     world: World,
 ) -> None:

@@ -551,3 +551,10 @@ def test_our_requeue_hold_stays_while_it_cannot_be_told_whether_an_operators_lie
         detail=detail(excluded_nodes=("gpu-001",), held_by_operator=None),
     )
     assert waits(made).reason is Reason.UNKNOWN_STATE
+
+
+def test_a_failed_attempt_that_an_operator_held_while_it_ran_waits_for_the_operator() -> None:
+    assert waits(situation(target(priority=0))).reason is Reason.OPERATOR_HOLD
+    step = next_step(situation(target()), at(1))
+    assert isinstance(step, Act)
+    assert step.action.kind is ActionKind.REQUEUE

@@ -24,6 +24,7 @@ PEOPLE = (
     "owner releases",
     "owner excludes",
     "owner excludes",
+    "owner excludes",
     "owner forbids requeueing",
     "owner opts out",
     "job completes",
@@ -168,7 +169,7 @@ def drawn(seed: int) -> Drawn:
         stranger_beside=r.random() < 0.25,
         slow=r.choice((1.0, 1.0, 1.0, 8.0, 30.0)),
         controllers=controllers,
-        people=tuple(_person(r) for _ in range(r.choice((0, 0, 1, 1, 1, 2, 3)))),
+        people=tuple(_person(r) for _ in range(r.choice((0, 1, 1, 1, 2, 2, 3)))),
         troubles=tuple(_trouble(r) for _ in range(r.choice((0, 0, 0, 1, 1, 2)))),
         dooms=tuple(sorted(dooms.items())),
         deaths=tuple(deaths),
@@ -200,8 +201,9 @@ def _when(r: random.Random) -> When:
     if r.random() < 0.4:
         return When("time", after_s=r.choice((0.2, 1.0, 3.0, 8.0, 8.0, 20.0)) * r.uniform(0.5, 2.0))
     moment = r.choice(MOMENTS)
-    most = 12 if moment == "looked" else 4
-    return When(moment, r.randint(1, most))
+    # The first two commands are the requeue and the update: most is at stake around them.
+    number = r.randint(1, 12) if moment == "looked" else r.choice((1, 1, 2, 2, 2, 3, 4))
+    return When(moment, number)
 
 
 def _person(r: random.Random) -> Happening:
