@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -45,6 +47,24 @@ class Site:
 
     def send(self, name: str, number: signal.Signals) -> None:
         self.running[name].send_signal(number)
+
+    def freeze(self, name: str) -> None:
+        """Stop it outside of its transactions: in one, it would keep SQLite's lock from everybody."""
+
+        def frozen_without_lock() -> bool:
+            self.send(name, signal.SIGSTOP)
+            os.waitid(os.P_PID, self.running[name].pid, os.WSTOPPED | os.WNOWAIT)
+            other = sqlite3.connect(self.folder / "state" / "middlewatch.db", timeout=0)
+            try:
+                other.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                self.send(name, signal.SIGCONT)
+                return False
+            finally:
+                other.close()
+            return True
+
+        self.wait(frozen_without_lock, lambda: f"{name} is always in a transaction")
 
     def print(self) -> None:
         """Every job writes one more line that tells of a failure, and one that does not."""
@@ -112,7 +132,7 @@ def test_nothing_is_lost_or_repeated_by_a_join_a_kill_and_a_freeze(site: Site) -
     site.start("c")
     site.await_shared_by("b", "c")
     site.print()
-    site.send("b", signal.SIGSTOP)
+    site.freeze("b")
     site.print()
     site.await_shared_by("c")
     site.await_all_seen()
