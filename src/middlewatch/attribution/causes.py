@@ -174,7 +174,7 @@ def first_cause(signals: Sequence[Signal], *, requeued: bool = False) -> Signal:
     foretold = [
         s
         for s in hints
-        if class_of(s) == class_of(first)
+        if (class_of(s) == class_of(first) or _awaited(s, first))
         and timedelta() <= first.happened_at - s.happened_at <= DEEPER_WITHIN
     ]
     return foretold[0] if foretold else first
@@ -182,7 +182,7 @@ def first_cause(signals: Sequence[Signal], *, requeued: bool = False) -> Signal:
 
 def _who_stopped_it(victims: Sequence[Signal], in_time: Sequence[Signal]) -> Signal | None:
     """The launcher's word why the program was told to stop: those that were told do not know."""
-    if not victims or class_of(victims[0]) not in STOPPED_FROM_OUTSIDE:
+    if victims and class_of(victims[0]) not in STOPPED_FROM_OUTSIDE:
         return None
     return next(
         (
@@ -192,6 +192,12 @@ def _who_stopped_it(victims: Sequence[Signal], in_time: Sequence[Signal]) -> Sig
         ),
         None,
     )
+
+
+def _awaited(hint: Signal, first: Signal) -> bool:
+    """Whether the ranks waited for one that is named, and have not stepped until they lost it."""
+    lost = class_of(first) == "peer_connection_lost"
+    return lost and class_of(hint) in WAITING and bool(hint.ranks) and hint.step == first.step
 
 
 def _depth(signal: Signal) -> Depth:

@@ -36,8 +36,6 @@ NOBODYS = frozenset(
 _AT_WHOLE = frozenset({"watchdog_stuck", "collective_timeout_unattributed"})
 """Classes that have a node at best."""
 
-_NAME_THE_LOST = frozenset({"jax.task_lost", "jax.heartbeat"})
-"""Patterns whose ranks are those that were lost, and not those that noticed."""
 _DETAIL = re.compile(r"(\w+)=(\S+)")
 _NCCL = re.compile(r"(?:\d+: ?)?([A-Za-z][\w.-]*):\d+:\d+ \[(\d+)\] ")
 """NCCL's own prefix: host, process, thread, device."""
@@ -87,8 +85,9 @@ def _of_the_job(
             nodes = places.nodes
         return Culprit(node=_single(nodes, places) if named.startswith("slow") else None)
     if named == "peer_connection_lost":
-        if cause.pattern_id in _NAME_THE_LOST and len(cause.ranks) == 1:
-            return Culprit(cause.ranks[0], None, places.node_of(cause.ranks[0]))
+        lost = _accused(own)
+        if lost is not None:
+            return Culprit(lost, None, places.node_of(lost))
         return Culprit(node=_peer(own, places))
     if named == "container_start":
         return Culprit(node=_where_alone(cause, own, places))
@@ -106,8 +105,20 @@ def _of_the_job(
         if cause.kind is SignalKind.HINT and len(cause.ranks) == 1:
             return _placed(cause.ranks[0], None, None, places)
         found = finding_of(own, places.world)
-        return _placed(None if found is None else found.rank, None, None, places)
+        late = None if found is None else found.rank
+        return _placed(_accused(own) if late is None else late, None, None, places)
     return None
+
+
+def _accused(own: Sequence[Signal]) -> int | None:
+    """The one rank that lines about the others' waiting name as missing, or as lost; None where
+    they name none, or several."""
+    named: set[str] = set()
+    for signal in own:
+        if class_of(signal) in WAITING or class_of(signal) == "peer_connection_lost":
+            ranks = dict(_DETAIL.findall(signal.detail)).get("ranks", "")
+            named.update(part for part in ranks.split(",") if part)
+    return _number(named.pop()) if len(named) == 1 else None
 
 
 def _of_a_process(named: str, cause: Signal, own: Sequence[Signal], places: Places) -> Culprit:

@@ -162,7 +162,7 @@ def signal_of(
 def _detail(hit: Hit) -> str:
     """The other facts that the line gives, in a fixed form: ``name=value`` pairs."""
     told = (
-        "local_rank", "exit_code", "signal", "xid", "reason", "gpu", "peer", "host", "writer", "frame",
-        "state",
+        "local_rank", "ranks", "exit_code", "signal", "xid", "reason", "gpu", "peer", "host", "writer",
+        "frame", "state",
     )  # fmt: skip
     return " ".join(f"{name}={value[:80]}" for name, value in hit.groups if name in told)

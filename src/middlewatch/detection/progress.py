@@ -75,7 +75,7 @@ def after_progress_line(state: DetectionState, hit: Hit, times: Times) -> _Found
             return alive(_zero_seen(state, hit, step), at), ()
         if known is not None and total < known and epoch is None:
             # A shorter bar inside the training bar: an evaluation loop.
-            return in_phase(state, Phase.EVALUATION, at), ()
+            return in_phase(confirmed(state, at), Phase.EVALUATION, at), ()
     followed = _followed(state, hit, step)
     if followed is None:
         return _other_counter(state, hit, step, at), figures(state, hit, groups, times)

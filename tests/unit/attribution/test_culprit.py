@@ -169,8 +169,25 @@ def test_a_container_that_fails_on_one_of_several_nodes_is_that_nodes() -> None:
 
 def test_the_task_that_jax_says_is_lost_is_the_culprit() -> None:
     places = Places(nodes=("n1", "n2"), pairs=((0, "n1"), (1, "n2")))
-    lost = line(0, "peer_connection_lost", ranks=(1,), pattern_id="jax.task_lost")
+    lost = line(0, "peer_connection_lost", ranks=(1,), detail="ranks=1")
     assert begun(lost, places=places) == Culprit(1, None, "n2")
+
+
+def test_who_noticed_that_others_are_lost_is_not_the_culprit() -> None:
+    noticed = line(0, "peer_connection_lost", ranks=(1,))
+    assert begun(noticed) == Culprit()
+
+
+def test_a_lost_task_is_named_by_a_line_below_the_one_that_tells_of_it() -> None:
+    noticed = line(0, "peer_connection_lost", ranks=(0,))
+    named = line(1, "collective_missing_rank", ranks=(9,), detail="ranks=9")
+    assert begun(noticed, named) == Culprit(9, None, "n2")
+
+
+def test_of_several_lost_tasks_none_is_the_culprit() -> None:
+    one = line(0, "peer_connection_lost", ranks=(1,), detail="ranks=1")
+    two = line(1, "peer_connection_lost", ranks=(9,), detail="ranks=9")
+    assert begun(one, two) == Culprit()
 
 
 def test_whom_a_stall_names_is_whom_the_others_wait_for() -> None:

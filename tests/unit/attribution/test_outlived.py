@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from middlewatch.attribution.issues import governing, issues_from, signals_of
+from middlewatch.model.attempt import EndedBy
 from middlewatch.model.issue import IssueState
 from middlewatch.model.signal import SignalKind
-from tests.unit.attribution.made import attempt, signal
+from tests.unit.attribution.made import attempt, ended, signal
 
 HOUR = 3600.0
 
@@ -53,3 +54,24 @@ def test_what_a_launcher_says_of_no_stop_leaves_the_stop_as_it_was_told() -> Non
     said = signal(SignalKind.LAUNCHER_END, 2, "", position="9", excerpt="failed")
     (issue,) = issues_from((told, said), (), attempt())
     assert issue.failure_class == "preemption"
+
+
+def test_the_launcher_that_took_it_back_goes_before_a_bare_exit_code() -> None:
+    said = signal(SignalKind.LAUNCHER_END, 0, "preemption", position="1", excerpt="Evict")
+    end = signal(SignalKind.SCHEDULER_END, 2, "", position="9")
+    (issue,) = issues_from((said, end), (), ended(EndedBy.FAILURE))
+    assert issue.failure_class == "preemption"
+
+
+def test_a_rank_that_the_others_waited_for_until_they_lost_it_is_the_cause() -> None:
+    waits = signal(SignalKind.HINT, 0, "collective_missing_rank", position="1", ranks=(3,), step=4)
+    lost = signal(SignalKind.FAILURE_LINE, 180, "peer_connection_lost", position="9", step=4)
+    (issue,) = issues_from((waits, lost), (), attempt())
+    assert issue.first_cause == waits.key
+
+
+def test_a_wait_that_was_over_before_is_no_cause_of_a_lost_connection() -> None:
+    waits = signal(SignalKind.HINT, 0, "collective_missing_rank", position="1", ranks=(3,), step=4)
+    lost = signal(SignalKind.FAILURE_LINE, 180, "peer_connection_lost", position="9", step=90)
+    (issue,) = issues_from((waits, lost), (), attempt())
+    assert issue.first_cause == lost.key

@@ -121,6 +121,7 @@ def places_in(data: bytes, more: Iterable[str] = (), order: Sequence[str] = ()) 
         listed = seen.pods_in_order() or listed
     if b"/job:jax_worker/" in data:
         seen.pods_as_tasks()
+        seen.one_each = True
     for ip, pid, rank in _PROCESS.findall(data):
         seen.processes.setdefault(f"{ip.decode()}/{pid.decode()}", int(rank[:7]))
     for match in _LOCAL.finditer(data):
@@ -139,6 +140,8 @@ class _Seen:
     launchers: bool = False
     aliases: dict[str, str] = field(default_factory=dict)
     processes: dict[str, int] = field(default_factory=dict)
+    one_each: bool = False
+    """Programs in JAX run one process on each node, for all of its devices."""
     tables: bool = False
     """A launcher's table of all ranks was seen."""
 
@@ -248,7 +251,10 @@ class _Seen:
         nodes = tuple(n for n in listed if n in names) or tuple(sorted(names))
         ordered = bool(listed) or len(nodes) == 1 or _sorted_fits(nodes, self.pairs, world)
         per_node = (
-            _by_offsets(listed, self.pairs, self.locals) or per_node or _rounded(self.devices)
+            _by_offsets(listed, self.pairs, self.locals)
+            or per_node
+            or _rounded(self.devices)
+            or (1 if self.one_each and len(listed) > 1 else None)
         )
         fits = _fitting(nodes, self.pairs)
         if len(fits) == 1 and len(set(self.pairs.values())) > 1 and not (per_node and world):
