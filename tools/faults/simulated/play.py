@@ -40,7 +40,7 @@ from tools.faults.simulated.witness import ENVIRONMENT, Finding, Witness
 OPT_IN = f'{{"middlewatch":{{"environment":"{ENVIRONMENT}","mode":"action"}}}}'
 NODES = ("gpu-001", "gpu-002", "gpu-003", "gpu-004", "gpu-005")
 STEPS, FAULT_AT, STEP_S = 12, 5, 1.0
-CALM_S = 1100.0
+CALM_S = 600.0
 """Beyond the age limit of advice: then everything must have come to an end."""
 
 
@@ -468,7 +468,7 @@ class _Stage:
         return not self.witness.active() and not self.witness.ours_stands()
 
     def _calm_down(self) -> None:
-        self.calm = True
+        self.calm = self.shared.calm = True
         self.witness.say("--- calm")
         faults = self.server.faults
         self._thaw()

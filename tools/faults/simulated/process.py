@@ -43,7 +43,7 @@ DEPLOYMENT = Deployment(
     acknowledge_scheduler_actions=True,
     partitions=("*",),
 )
-POLICY = Policy(version="simulated", grace_floor_s=6.0, advice_age_limit_s=900.0)
+POLICY = Policy(version="simulated", grace_floor_s=6.0, advice_age_limit_s=400.0)
 WATCHDOG = WatchdogConfig(max_hold_s=200.0, max_fence_s=45.0, heartbeat_stale_s=60.0)
 MAX_HOLD_S = 150.0
 """Beyond the longest begin time, as it is where nobody has set it otherwise."""
@@ -86,6 +86,8 @@ class Shared:
     moment: Callable[[str, str], None]
     """Called with a service's name and the moment in one of its questions or commands."""
     commands: dict[str, int] = field(default_factory=dict)
+    calm: bool = False
+    """Nothing goes wrong any more: rounds may be rarer, only time passes."""
     missing: frozenset[str] | None = frozenset()
     """What listings leave out; None: they are cut short."""
 
@@ -217,7 +219,8 @@ class Process:
                 self._workers["manager"].wake()
             for error in report.errors:
                 self.shared.witness.say(f"watcher: {error}")
-            return 1.5 + 2.0 * self.script.random.random()
+            pause = 1.5 + 2.0 * self.script.random.random()
+            return pause * 2.5 if self.shared.calm else pause
 
         self._loop(worker, watcher.tick, pause)
 
@@ -236,7 +239,13 @@ class Process:
             on_advice=advised,
             on_error=lambda what, error: self._broke(f"manager, {what}", error),
         )
-        self._loop(worker, manager.tick, lambda report: 0.1 if report.again else 4.0)
+
+        def pause(report: Any) -> float:
+            if report.again:
+                return 0.1
+            return 8.0 if self.shared.calm else 4.0
+
+        self._loop(worker, manager.tick, pause)
 
     def _controller(self, worker: Worker) -> None:
         journey = self._journey("controller")
@@ -260,7 +269,9 @@ class Process:
         def pause(report: Any) -> float:
             nonlocal pauses
             # A round that only waits is followed by rarer ones: nothing but time is lost.
-            pauses = 0.3 if report.actions or report.outcomes else min(pauses * 1.5, 3.0)
+            longest = 6.0 if self.shared.calm else 3.0
+            busy = report.actions or report.outcomes
+            pauses = 0.3 if busy else min(pauses * 1.5, longest)
             return pauses if report.again else 5.0
 
         self._loop(worker, controller.tick, pause)
