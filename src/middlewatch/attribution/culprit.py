@@ -136,7 +136,8 @@ def _of_a_process(named: str, cause: Signal, own: Sequence[Signal], places: Plac
     node = node or next(
         (n for s in witnesses if (n := places.node_told(s.excerpt)) is not None), None
     )
-    node = node or next((n for s in witnesses if (n := _written_on(s, places))), None)
+    for tell in (_written_on, _addressed):
+        node = node or next((n for s in witnesses if (n := tell(s, places))), None)
     first_seen = _explained(cause, own, node, places)
     if first_seen is not None:
         return _placed(first_seen, None, node, places)
@@ -317,6 +318,10 @@ def _where_alone(cause: Signal, own: Sequence[Signal], places: Places) -> str | 
             return None
         found.add(node)
     return found.pop() if len(found) == 1 and len(places.nodes) > 1 else None
+
+
+def _addressed(signal: Signal, places: Places) -> str | None:
+    return places.address_told(signal.excerpt)
 
 
 def _written_on(signal: Signal, places: Places) -> str | None:

@@ -11,7 +11,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_ACTOR = re.compile(r"\([A-Za-z][\w:.]* pid=(\d+)(?:, ip=([\d.]+))?")
+_PROCESS = (
+    re.compile(r"Worker IP address: (?P<ip>[\d.]+)\b.{0,80}?\bWorker PID: (?P<pid>\d+)"),
+    re.compile(r"ray::.{1,200}?\((?:\w+=\S+, )?pid=(?P<pid>\d+), ip=(?P<ip>[\d.]+)"),
+    re.compile(r"^\([A-Za-z][\w:.()]* pid=(?P<pid>\d+)(?:, ip=(?P<ip>[\d.]+))?"),
+)
+"""How Ray names a process: the one that a line is about goes before the one that wrote it."""
+_ADDRESS = re.compile(r"(?:\bip=|\bIP: |\bIP address: )(\d{1,3}(?:\.\d{1,3}){3})\b")
 
 LARGEST_NODE = 16
 """GPUs of the largest usual node: more ranks than this sit on several."""
@@ -102,17 +108,26 @@ class Places:
         return next(iter(found)) if len(found) == 1 else None
 
     def rank_of_process(self, text: str) -> int | None:
-        """The rank of the process that Ray puts before a line: ``(Name pid=7, ip=10.0.0.9) ``."""
-        match = _ACTOR.match(text)
-        if match is None or not self.processes:
+        """The rank of the process that a line of Ray's is about, or that it comes from:
+        ``(Name pid=7, ip=10.0.0.9) ``."""
+        if not self.processes:
             return None
-        pid, ip = match.group(1), match.group(2)
+        match = next((m for one in _PROCESS if (m := one.search(text[:2000])) is not None), None)
+        if match is None:
+            return None
+        pid, ip = match.group("pid"), match.group("ip")
         found = {
             rank
             for process, rank in self.processes
             if process == f"{ip}/{pid}" or (ip is None and process.endswith(f"/{pid}"))
         }
         return next(iter(found)) if len(found) == 1 else None
+
+    def address_told(self, text: str) -> str | None:
+        """The node that Ray names by its address, which is its only name where nobody tells
+        another; None where a line names none, or several."""
+        told = {dict(self.aliases).get(ip, ip) for ip in _ADDRESS.findall(text[:2000])}
+        return told.pop() if len(told) == 1 else None
 
     def rank_at(self, node: str, local: int) -> int | None:
         """The rank with that local rank on that node, or None."""

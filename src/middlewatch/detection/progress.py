@@ -73,7 +73,9 @@ def after_progress_line(state: DetectionState, hit: Hit, times: Times) -> _Found
         known = state.progress.total_steps
         if total is None or (step == 0 and not epoch):
             return alive(_zero_seen(state, hit, step), at), ()
-        if known is not None and total < known and epoch is None:
+        each = state.counter.per_epoch if hit.pattern.id.startswith(_EPOCH_ABOVE) else None
+        within = known is not None and total < known and epoch is None
+        if within or (each is not None and total < each):
             # A shorter bar inside the training bar: an evaluation loop.
             return in_phase(confirmed(state, at), Phase.EVALUATION, at), ()
     followed = _followed(state, hit, step)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from middlewatch.model.pattern import Pattern, PatternKind
 from middlewatch.model.signal import Phase, SignalKind
 from tests.unit.detection.given import (
     ATTEMPT,
@@ -144,6 +145,19 @@ def test_checkpoint_that_is_told_in_epochs_is_told_in_steps() -> None:
     story.look(2, hit(SAVING_SILENTLY, epoch=4))
     story.look(3, hit(BAR, step=1, total=100, epoch=4))
     assert story.state.progress.checkpoint_step == 400
+
+
+def test_shorter_bar_behind_a_save_shows_that_the_program_went_on() -> None:
+    keras = replace(BAR, id="keras.bar")
+    epoch = Pattern("keras.epoch", PatternKind.TOTAL, "")
+    story = Story()
+    for number in (1, 2):
+        story.look(number, hit(epoch, epoch=number, epochs=2))
+        story.look(number + 0.5, hit(keras, step=642, total=642))
+    story.look(3, hit(SAVING_SILENTLY, epoch=2))
+    story.look(4, hit(keras, step=88, total=88))
+    assert story.state.progress.last_step == 1284
+    assert story.state.progress.checkpoint_step == 1284
 
 
 def test_checkpoint_in_the_middle_of_an_epoch_is_told_in_steps() -> None:

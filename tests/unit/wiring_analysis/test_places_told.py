@@ -57,6 +57,12 @@ def test_process_of_ray_is_the_rank_of_its_address_and_number() -> None:
     places = places_in(RAY)
     assert places.rank_of_process("(RayTrainWorker pid=7131, ip=10.61.3.22) OSError: x") == 1
     assert places.rank_of_process("(RayTrainWorker pid=1, ip=10.61.3.22) OSError: x") is None
+    died = "(raylet, ip=10.61.3.22) A worker died. Worker IP address: 10.61.3.22 Worker port: 1"
+    assert places.rank_of_process(f"{died} Worker PID: 7131 Worker exit type: SYSTEM_ERROR") == 1
+    raised = "RayTaskError(OSError): ray::Worker.run() (pid=7131, ip=10.61.3.22, actor_id=4d)"
+    assert places.rank_of_process(raised) == 1
+    assert places.address_told(died) == "10.61.3.22"
+    assert places.address_told("(IP: 10.0.0.1, ip=10.0.0.2) both") is None
 
 
 def test_pod_is_another_name_of_its_node() -> None:
