@@ -65,6 +65,16 @@ def test_a_job_among_many_lines_of_others_is_found_by_its_label(ship: Ship) -> N
     assert look(ship, asked=Asked(watch_s=0.0, lines=100)).fine
 
 
+def test_a_job_whose_file_got_no_label_is_told_beside_those_that_have_one(ship: Ship) -> None:
+    steps(ship, RIGHT)
+    ship.push({"unit": "cron", "filename": "/var/log/cron.1"}, (ship.at(20), "a day is over"))
+    assert look(ship).fine
+    steps(ship, {"node": "n2", "filename": "/scratch/a/slurm-4712.out"})
+    report = look(ship)
+    assert wrong(report) == {"job label"}
+    assert any("slurm-4712.out" in f.text for f in report.findings if f.level is Level.WARN)
+
+
 def test_a_missing_node_is_told(ship: Ship) -> None:
     steps(ship, {k: v for k, v in RIGHT.items() if k != "node"})
     assert wrong(look(ship)) == {"node label"}

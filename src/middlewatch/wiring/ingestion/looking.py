@@ -167,10 +167,14 @@ def store_sample(
 
         wanted = Wanted(given.match, given.job_label, job)
         lines, streams, full = look(wanted)
+        beside: tuple[Seen, ...] = ()
         if not lines:
             # Not by the label that the settings name: whatever there is, to see by which.
             wanted = Wanted(given.match)
             lines, streams, full = look(wanted)
+        elif not job:
+            every, _, _ = look(Wanted(given.match))
+            beside = tuple(line for line in every if not line.labels.get(given.job_label))
         came, watched, gone = _watched(lambda: look(wanted)[0], lines, clock, watch_s, full=full)
         return Sample(
             lines=(*lines, *came),
@@ -178,6 +182,7 @@ def store_sample(
             now=_nanoseconds(now),
             watched_s=watched,
             gone=gone,
+            beside=beside,
         )
     finally:
         store.close()

@@ -35,14 +35,13 @@ def _labels(sample: Sample) -> Iterator[Mapping[str, str]]:
 def _job(
     sample: Sample, expected: Expected, known: Known, labels: Mapping[str, Label]
 ) -> Iterator[Finding]:
-    check, name, total = "job label", expected.job, len(sample.lines)
+    check, name = "job label", expected.job
     label = labels.get(name)
     wanted = known.wanted
     good = names.job_values(label, wanted) if label is not None else ()
     if label is None or not good:
         yield _job_elsewhere(sample, expected, known, labels)
         return
-    missing = total - label.lines
     # Of a known cluster, ended jobs are not known any more; what has the form of an id may be one.
     odd = [v for v in label.values if not names.JOB_ID.match(v)]
     if odd:
@@ -53,30 +52,42 @@ def _job(
             "let the collector write the id as squeue shows it (4711, tasks of arrays 4711_3) and "
             "nothing else" + _within(odd),
         )
-    if missing:
-        yield _unmarked(sample, expected, missing)
+    yield from _unmarked(sample, expected, known)
     if not odd:
         told = f"{len(good)} of Slurm's jobs" if wanted else f"{len(good)} ids by their form"
         yield Finding(check, Level.OK, f"label {name!r} holds job ids: {shown(good)} ({told})")
     yield from _in_stream(sample, expected, name)
 
 
-def _unmarked(sample: Sample, expected: Expected, missing: int) -> Finding:
-    """Other programs share a store with jobs; but a file with an id in its name is a job's."""
-    without = [line.labels for line in sample.lines if not line.labels.get(expected.job)]
+def _unmarked(sample: Sample, expected: Expected, known: Known) -> Iterator[Finding]:
+    """Other programs share a store with jobs; but a file that is called as jobs' files are is one."""
+    every = (*sample.lines, *sample.beside)
+    without = [line.labels for line in every if not line.labels.get(expected.job)]
+    if not without:
+        return
+    marked = names.labels_of(line.labels for line in every if line.labels.get(expected.job))
+    shapes = {_shape(value) for label in names.best_file(marked, "") for value in label.values}
     files = [
         value
         for label in names.best_file(names.labels_of(without), "")
         for value in label.values
-        if names.id_within(value.rpartition("/")[2])
+        if (job := names.id_within(value.rpartition("/")[2]))
+        and (job in known.jobs or _shape(value) in shapes)
     ]
-    return Finding(
+    yield Finding(
         "job label",
         Level.WARN if files else Level.INFO,
-        f"{missing} of {len(sample.lines)} lines have no label {expected.job!r}; they belong to no "
+        f"{len(without)} lines beside those of jobs have no label {expected.job!r}; they belong to no "
         "job" + (f", though they stand in {shown(files)}" if files else ""),
         "let the collector set the label for them too" if files else "",
     )
+
+
+def _shape(path: str) -> str:
+    """A file's name without the job id in it."""
+    name = path.rpartition("/")[2]
+    job = names.id_within(name)
+    return name.replace(job, "%j") if job else name
 
 
 def _in_stream(sample: Sample, expected: Expected, name: str) -> Iterator[Finding]:

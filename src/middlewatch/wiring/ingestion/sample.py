@@ -78,6 +78,8 @@ class Sample:
     """For how long it was watched whether lines come."""
     gone: str = ""
     """Why the watching ended early: the server no longer answered."""
+    beside: tuple[Seen, ...] = ()
+    """Lines of the same store without the job's label, where ``lines`` were asked for by it."""
 
 
 @dataclass(frozen=True, slots=True)
