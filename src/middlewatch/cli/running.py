@@ -129,7 +129,27 @@ def watcher(session: Session, *, name: str | None) -> int:
 
 
 manager = _role("manager", "Turn signals into issues, verdicts and advice; nothing else.")
-controller = _role("controller", "Carry out advice; nothing else. Starts the watchdog as well.")
+
+
+@click.command()
+@with_session(json=False)
+@with_flags
+@click.option("--gateway", metavar="URL", help="Ask this gateway instead of the store.")
+@click.option("--token-file", metavar="FILE", help="Token for it, with the scope controller.")
+@click.option("--ca-file", metavar="FILE", help="Authorities to trust for it (PEM).")
+def controller(session: Session, **given: str | None) -> int:
+    """Carry out advice; nothing else. Starts the watchdog as well.
+
+    With --gateway it works from another machine: it asks that gateway and reports to it, by outgoing
+    connections alone, and has its journal and its watchdog beside itself.
+
+    \b
+      mw controller --gateway https://mw.example.org:8642 --token-file /etc/middlewatch/token
+    """
+    for name, value in given.items():
+        if value is not None:
+            session.flags[f"controller.{name}"] = value
+    return _run(session, "controller")
 
 
 @click.command()

@@ -9,12 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
+from middlewatch.model.action import ActionRecord
 from middlewatch.model.advice import Advice, Status
+from middlewatch.model.attempt import Attempt
 from middlewatch.model.audit import AuditEvent
+from middlewatch.model.change import Applied, Change, Lease
 from middlewatch.model.identity import AttemptId, ClusterId
 from middlewatch.model.milestone import Milestone
+from middlewatch.model.signal import Progress, Signal
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +28,29 @@ class AdvicePage:
 
     advice: tuple[Advice, ...]
     next_page: str
+
+
+class ControllerStore(Protocol):
+    """The part of `ports.store.Store` that a controller uses, with its rules: the store itself
+    beside us, or a gateway that keeps it for us."""
+
+    def apply(self, change: Change) -> Applied: ...
+    def acquire_lease(
+        self, name: str, holder: str, ttl_s: float, now: datetime
+    ) -> Lease | None: ...
+    def advice_page(
+        self, only_active: bool, after: int, limit: int, owner: ClusterId | None = None
+    ) -> tuple[tuple[int, Advice], ...]: ...
+    def attempt(self, attempt_id: AttemptId) -> Attempt | None: ...
+    def progress(self, attempt_id: AttemptId) -> Progress | None: ...
+    def actions(self, attempt_id: AttemptId) -> tuple[ActionRecord, ...]: ...
+    def signals(
+        self, attempt_id: AttemptId, after: int = 0, limit: int = 1000
+    ) -> tuple[tuple[int, Signal], ...]:
+        """At least those that tell of the attempt's end."""
+
+    def note(self, name: str) -> str | None: ...
+    def put_notes(self, notes: Sequence[tuple[str, str]]) -> None: ...
 
 
 class AdviceSource(Protocol):

@@ -62,7 +62,7 @@ def controller(parts: Parts, owned: Ownership, log: Any) -> Controller:
 
     given = parts.settings
     return Controller(
-        store=parts.store,
+        store=parts.control,
         scheduler=parts.scheduler,
         journal=parts.journal,
         clock=parts.clock,

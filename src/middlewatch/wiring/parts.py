@@ -9,20 +9,30 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from middlewatch.adapters.clock.system import SystemClock
 from middlewatch.adapters.journal.file import FileJournal
 from middlewatch.model.answer import Known, Unknown
 from middlewatch.model.gates import Deployment
 from middlewatch.ports.clock import Clock
-from middlewatch.ports.errors import Unreachable
+from middlewatch.ports.errors import PortError, Refused, Unreachable
 from middlewatch.ports.journal import Journal
+from middlewatch.ports.remote import ControllerStore
 from middlewatch.ports.scheduler import Scheduler
 from middlewatch.ports.store import Store
 from middlewatch.wiring.looking import cluster_of, scheduler_of
 from middlewatch.wiring.places import Places
 from middlewatch.wiring.settings import Settings
+
+if TYPE_CHECKING:
+    from middlewatch.adapters.api.client import ApiClient
+    from middlewatch.adapters.api.control import RemoteStore
+
+WAIT_S = 2.0
+"""How long one question for hints may stay open; a stop waits for it."""
+SILENT_PAUSE_S = 2.0
+UNCHANGED_PAUSE_S = 0.1
 
 
 class Service(Protocol):
@@ -38,26 +48,92 @@ class Parts:
     settings: Settings
     places: Places
     clock: Clock
-    store: Store
+    here: Store | None
+    """The store itself; a controller elsewhere has none."""
+    control: ControllerStore
+    """What a controller works with: the store, or a gateway that keeps it."""
     scheduler: Scheduler
     journal: Journal
     holder: str
 
+    @property
+    def store(self) -> Store:
+        """The store itself. Raises `Refused` in a process that works through a gateway."""
+        if self.here is None:
+            raise Refused("controller.gateway is set: only a controller works through a gateway")
+        return self.here
+
+    def close(self) -> None:
+        """Let go of the store, or of the connections to the gateway that keeps it."""
+        for kept in (self.here, self.control):
+            close = getattr(kept, "close", None)
+            if close is not None:
+                close()
+
 
 def made(settings: Settings, places: Places, scheduler: Scheduler | None = None) -> Parts:
     """The parts; opens (and upgrades) the store. Raises the store's errors."""
-    from middlewatch.adapters.sql.store import open_store
-
     clock = SystemClock()
+    store: Store | None = None
+    if settings.controller.gateway:
+        control: ControllerStore = remote_store(settings)
+    else:
+        from middlewatch.adapters.sql.store import open_store
+
+        control = store = open_store(places.database)
     return Parts(
         settings=settings,
         places=places,
         clock=clock,
-        store=open_store(places.database),
+        here=store,
+        control=control,
         scheduler=scheduler or scheduler_of(settings, clock),
         journal=FileJournal(places.state),
         holder=holder_name(places.state / "holder", clock),
     )
+
+
+def remote_store(settings: Settings) -> RemoteStore:
+    """The store behind the gateway of the settings. Raises `Refused` for a token that cannot be
+    read."""
+    from middlewatch.adapters.api.client import ApiClient
+    from middlewatch.adapters.api.control import RemoteStore
+
+    given = settings.controller
+    path = Path(given.token_file).expanduser()
+    try:
+        token = path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise Refused(f"controller.token_file {path} cannot be read: {error}") from error
+
+    def connect() -> ApiClient:
+        ca_file = Path(given.ca_file).expanduser() if given.ca_file else None
+        timeout_s = settings.client.timeout_s
+        return ApiClient(url=given.gateway, token=token, ca_file=ca_file, timeout_s=timeout_s)
+
+    return RemoteStore(connect, cluster_of(settings))
+
+
+class Hints:
+    """Wakes a controller elsewhere when there is other advice; losing a hint costs time alone."""
+
+    def __init__(self, store: RemoteStore, wake: Callable[[], None]) -> None:
+        self._store = store
+        self._wake = wake
+        self._known = ""
+
+    def tick(self, now: datetime) -> float:
+        """Seconds until the next question: none after an answer, some after none."""
+        try:
+            found = self._store.wait(self._known, WAIT_S)
+        except PortError:
+            return SILENT_PAUSE_S  # the controller's own loop says so
+        if found == self._known:
+            # A gateway whose places for waiting are all taken answers at once.
+            return UNCHANGED_PAUSE_S
+        self._known = found
+        self._wake()
+        return 0.0
 
 
 def holder_name(path: Path, clock: Clock) -> str:
@@ -92,7 +168,7 @@ class Ownership:
         """Raises `Unreachable` while the scheduler has never yet said it."""
         with self._lock:
             if not self._name:
-                self._name = self._parts.store.note(self._note) or self._first_seen()
+                self._name = self._parts.control.note(self._note) or self._first_seen()
             return self._name
 
     def deployment(self) -> Deployment:
@@ -109,7 +185,7 @@ class Ownership:
     def _first_seen(self) -> str:
         match self._parts.scheduler.facts():
             case Known(value=facts):
-                self._parts.store.put_notes(((self._note, facts.name),))
+                self._parts.control.put_notes(((self._note, facts.name),))
                 return facts.name
             case Unknown(why=why):
                 raise Unreachable(f"the cluster has not said its name yet: {why}")

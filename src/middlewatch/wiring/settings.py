@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from middlewatch.model.gates import Mode
 from middlewatch.model.policy import Policy
 from middlewatch.reconciliation.deadlines import WatchdogConfig, check_deadlines
-from middlewatch.wiring.transport import about_transport
+from middlewatch.wiring.transport import about_gateway, about_transport
 
 V = TypeVar("V")
 PORT = 8642
@@ -228,6 +228,11 @@ class ControllerSettings:
     drain_limit_s: float = _key(
         60.0, "how long a clean stop waits until nothing of ours holds a job"
     )
+    gateway: str = _key(
+        "", "of a controller elsewhere: the gateway it asks, https://host:port; empty: the store"
+    )
+    token_file: str = _key("", "file with its token for that gateway (scope controller)")
+    ca_file: str = _key("", "PEM file of authorities to trust for it; empty: the machine's")
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,6 +411,7 @@ def contradictions(settings: Settings) -> Iterator[tuple[str, str, str]]:
         yield "policy", "signal_cap", "at least 1"
     if settings.controller.lease_s <= settings.slurm.command_deadline_s:
         yield "controller", "lease", "must be longer than slurm.command_deadline"
+    yield from about_gateway(settings.controller)
     watcher = settings.watcher
     if watcher.name and not _WATCHER.match(watcher.name):
         yield "watcher", "name", "letters, digits and `-`, at most 32, beginning with a letter"

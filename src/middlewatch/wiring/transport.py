@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     from middlewatch.adapters.slurm.ssh import SshTarget
-    from middlewatch.wiring.settings import SlurmSettings
+    from middlewatch.wiring.settings import ControllerSettings, SlurmSettings
 
 
 def ssh_target(given: SlurmSettings) -> SshTarget:
@@ -41,6 +42,20 @@ def about_transport(given: SlurmSettings) -> Iterator[tuple[str, str, str]]:
         if getattr(given, key):
             said = f"belongs to the other machine: give it to the gate there, as {argument}"
             yield "slurm", key, said
+
+
+def about_gateway(given: ControllerSettings) -> Iterator[tuple[str, str, str]]:
+    """What cannot be meant of the way from a controller to its gateway."""
+    if not given.gateway:
+        return
+    parts = urlsplit(given.gateway)
+    local = parts.hostname in {"127.0.0.1", "localhost", "::1"}
+    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.username:
+        yield "controller", "gateway", "give it as https://host:port"
+    elif parts.scheme == "http" and not local:
+        yield "controller", "gateway", "a token would be sent in the clear: use https://"
+    if not given.token_file:
+        yield "controller", "token_file", "name the file with a token of the scope controller"
 
 
 def gate_script() -> str:

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from middlewatch.ports.errors import PortError
+from middlewatch.ports.errors import PortError, Refused
 from middlewatch.ports.scheduler import Scheduler
 from middlewatch.reconciliation.holds import standing
 from middlewatch.wiring import build, places
 from middlewatch.wiring.loading import Loaded
-from middlewatch.wiring.parts import Late, Ownership, Parts, made
+from middlewatch.wiring.parts import Hints, Late, Ownership, Parts, made, remote_store
 from middlewatch.wiring.presence import UpMark
 from middlewatch.wiring.runner import Loop, Runner
 from middlewatch.wiring.watchdog_supervision import Guard, Guarded, WatchdogSupervisor
@@ -98,6 +98,8 @@ class Process:
             raise
 
     def _start(self) -> Started:
+        if self._settings.controller.gateway and self._roles != {Role.CONTROLLER}:
+            raise Refused("controller.gateway is set: only a controller works through a gateway")
         self._where = where = places.prepared(self._settings, self._environ)
         self._take_locks(where)
         if Role.GATEWAY in self._roles:
@@ -201,6 +203,9 @@ class Process:
                 self._late[role] = late = Late(make)
                 again_s = parts.settings.controller.again_s
                 loops.append(Loop(role.value, late.tick, interval_s, again_s, finish=late.finish))
+        if parts.here is None:
+            hints = Hints(remote_store(parts.settings), self._hint(Role.CONTROLLER))
+            loops.append(Loop("hints", hints.tick, 1.0))
         return loops
 
     def _hint(self, role: Role) -> Callable[[], None]:
@@ -215,7 +220,9 @@ class Process:
         given = self._settings.deployment
         until = parts.clock.monotonic() + CLUSTER_NAME_S
         while True:
-            name = given.cluster_name or parts.store.note(f"cluster_name/{given.environment}") or ""
+            name = given.cluster_name
+            with contextlib.suppress(PortError):  # a gateway may be away; it is asked again later
+                name = name or parts.control.note(f"cluster_name/{given.environment}") or ""
             if name or Role.CONTROLLER not in self._roles or parts.clock.monotonic() >= until:
                 return name
             parts.clock.sleep(0.05)
@@ -336,9 +343,7 @@ class Process:
             if self._where is not None:
                 self._where.address.unlink(missing_ok=True)
         if self._parts is not None:
-            close = getattr(self._parts.store, "close", None)
-            if close is not None:
-                close()
+            self._parts.close()
             self._parts = None
         for lock in self._locks:
             lock.release()

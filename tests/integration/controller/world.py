@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -27,6 +28,8 @@ from middlewatch.model.milestone import Operation, Sequence
 from middlewatch.model.optin import directive, read_comment
 from middlewatch.model.policy import Policy
 from middlewatch.model.scheduler import JobView
+from middlewatch.ports.clock import Clock
+from middlewatch.ports.remote import ControllerStore
 from middlewatch.services.controller.controller import (
     Controller,
     ControllerConfig,
@@ -34,6 +37,7 @@ from middlewatch.services.controller.controller import (
 )
 
 CLUSTER = ClusterId("slurm", "sim")
+Through = Callable[[SqlStore, Clock], ControllerStore]
 COMMENT = directive("sim", "action").removeprefix("#SBATCH --comment='").removesuffix("'")
 
 
@@ -64,6 +68,8 @@ class World:
     deployment: Deployment = Deployment(CLUSTER, "simulated", Mode.ACTION, True, ("train",))
     policy: Policy = Policy()
     issued: list[SimulatedCommand] = field(default_factory=list)
+    through: Through | None = None
+    """How the controllers reach the store; by itself where there is none."""
 
     def __post_init__(self) -> None:
         self.cluster = SimulatedCluster(self.config)
@@ -74,12 +80,15 @@ class World:
         self.store: SqlStore = open_store(self.folder / "mw.db")
         self.journal = FileJournal(self.folder)
         self.clock = Ticking(self.cluster)
+        self.for_controllers: ControllerStore | None = None
+        if self.through is not None:
+            self.for_controllers = self.through(self.store, self.clock)
         self.controller = self.another()
 
     def another(self, holder: str = "c1", deployment: Deployment | None = None) -> Controller:
         """A controller process (again): nothing but the store and the journal carries over."""
         return Controller(
-            store=self.store,
+            store=self.for_controllers or self.store,
             scheduler=self.scheduler,
             journal=self.journal,
             clock=self.clock,

@@ -25,8 +25,8 @@ from middlewatch.model.scheduler import ClusterFacts, JobState, JobView, Snapsho
 from middlewatch.ports.clock import Clock
 from middlewatch.ports.errors import Conflict
 from middlewatch.ports.journal import Journal
+from middlewatch.ports.remote import ControllerStore
 from middlewatch.ports.scheduler import Scheduler
-from middlewatch.ports.store import Store
 from middlewatch.reconciliation.exclusions import impossible, users_own
 from middlewatch.reconciliation.holds import obligation_for, standing
 from middlewatch.reconciliation.in_flight import SETTLE_MARGIN_S, fence_stands
@@ -107,7 +107,7 @@ class Controller:
     def __init__(
         self,
         *,
-        store: Store,
+        store: ControllerStore,
         scheduler: Scheduler,
         journal: Journal,
         clock: Clock,

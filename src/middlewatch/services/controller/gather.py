@@ -22,8 +22,8 @@ from middlewatch.model.scheduler import (
     Snapshot,
 )
 from middlewatch.model.signal import Signal
+from middlewatch.ports.remote import ControllerStore
 from middlewatch.ports.scheduler import Scheduler
-from middlewatch.ports.store import Store
 from middlewatch.reconciliation.holds import our_exclusions
 from middlewatch.reconciliation.revival import log_end
 from middlewatch.reconciliation.situation import Fact, Place, Situation, place
@@ -96,7 +96,7 @@ def end_to_store(
     return seen if seen.end is not None else None
 
 
-def _signals(store: Store, attempt_id: AttemptId) -> Iterator[Signal]:
+def _signals(store: ControllerStore, attempt_id: AttemptId) -> Iterator[Signal]:
     """All of the attempt's signals: Slurm's own lines come last, whatever was written before."""
     after = 0
     while page := store.signals(attempt_id, after):
@@ -109,7 +109,7 @@ def situation_for(
     look: Answer[Snapshot],
     asked: Asked,
     *,
-    store: Store,
+    store: ControllerStore,
     deployment: Deployment,
     facts: ClusterFacts,
     policy: Policy,

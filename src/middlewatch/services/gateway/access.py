@@ -24,7 +24,8 @@ class Scope(StrEnum):
     INGEST = "ingest"
     """Signals, audit events, attempts."""
     CONTROLLER = "controller"
-    """Reconciliation status and milestones, and the audit events that go with them."""
+    """Reconciliation status and milestones, the audit events that go with them, and all that a
+    controller elsewhere asks for."""
     ADMIN = "admin"
     """All of them."""
 
@@ -64,6 +65,7 @@ NEEDED: dict[str, tuple[Scope, ...]] = {
     "heimdall.v1.HeimdallService.UpdateAdviceReconciliationStatus": (Scope.CONTROLLER,),
     "heimdall.v1.HeimdallService.RecordRecoveryMilestone": (Scope.CONTROLLER,),
     "heimdall.v1.AuditService.CreateAuditEvents": (Scope.INGEST, Scope.CONTROLLER),
+    "middlewatch.v1.MiddlewatchService.Control": (Scope.CONTROLLER,),
     "middlewatch.v1.MiddlewatchService.PostSignals": (Scope.INGEST,),
     "middlewatch.v1.MiddlewatchService.SetLimits": (Scope.ADMIN,),
 }

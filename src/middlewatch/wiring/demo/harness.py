@@ -61,12 +61,14 @@ def lab_settings(
 
 @dataclass
 class Up:
-    """One `middlewatch up` in a process group of its own; ``state`` is its state directory."""
+    """One `middlewatch up` in a process group of its own; ``state`` is its state directory.
+    ``words`` are those of the command, for one role alone."""
 
     folder: Path
     env: Mapping[str, str]
     settings: Mapping[str, Mapping[str, Any]]
     process: subprocess.Popen[bytes] | None = None
+    words: tuple[str, ...] = ("up",)
 
     @property
     def state(self) -> Path:
@@ -87,7 +89,7 @@ class Up:
         (self.state / "url").unlink(missing_ok=True)
         with self.log.open("ab") as out:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "middlewatch", "--config", str(self.config), "up"],
+                [sys.executable, "-m", "middlewatch", "--config", str(self.config), *self.words],
                 env={**self.env, "HOME": os.environ.get("HOME", "/")},
                 stdin=subprocess.DEVNULL,
                 stdout=out,

@@ -1684,3 +1684,61 @@ class PreviewLimitsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PreviewLimitsResponse: _TypeAlias = PreviewLimitsResponse  # noqa: Y015
+
+@_typing.final
+class ControlRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SCHEDULER_FIELD_NUMBER: _builtins.int
+    ENVIRONMENT_FIELD_NUMBER: _builtins.int
+    CALL_FIELD_NUMBER: _builtins.int
+    BODY_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    scheduler: _builtins.str
+    """The cluster whose controller asks: it gets nothing of others, and may write nothing of theirs."""
+    environment: _builtins.str
+    call: _builtins.str
+    """lease, work, change or name."""
+    body: _builtins.str
+    """The call's record as JSON, in the form of this release."""
+    version: _builtins.str
+    """The release that asks."""
+    def __init__(
+        self,
+        *,
+        scheduler: _builtins.str = ...,
+        environment: _builtins.str = ...,
+        call: _builtins.str = ...,
+        body: _builtins.str = ...,
+        version: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "call", b"call", "environment", b"environment", "scheduler", b"scheduler", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ControlRequest: _TypeAlias = ControlRequest  # noqa: Y015
+
+@_typing.final
+class ControlResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BODY_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    body: _builtins.str
+    """The answer's record as JSON."""
+    version: _builtins.str
+    def __init__(
+        self,
+        *,
+        body: _builtins.str = ...,
+        version: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ControlResponse: _TypeAlias = ControlResponse  # noqa: Y015

@@ -99,6 +99,11 @@ class MiddlewatchServiceStub:
                 request_serializer=middlewatch_dot_v1_dot_middlewatch__pb2.PreviewLimitsRequest.SerializeToString,
                 response_deserializer=middlewatch_dot_v1_dot_middlewatch__pb2.PreviewLimitsResponse.FromString,
                 _registered_method=True)
+        self.Control = channel.unary_unary(
+                '/middlewatch.v1.MiddlewatchService/Control',
+                request_serializer=middlewatch_dot_v1_dot_middlewatch__pb2.ControlRequest.SerializeToString,
+                response_deserializer=middlewatch_dot_v1_dot_middlewatch__pb2.ControlResponse.FromString,
+                _registered_method=True)
 
 
 class MiddlewatchServiceServicer:
@@ -189,6 +194,14 @@ class MiddlewatchServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Control(self, request, context):
+        """The work of a controller elsewhere: its lease, its advice with what belongs to it, its records.
+        Between a controller and a gateway of the same release; not for other clients.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_MiddlewatchServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -256,6 +269,11 @@ def add_MiddlewatchServiceServicer_to_server(servicer, server):
                     servicer.PreviewLimits,
                     request_deserializer=middlewatch_dot_v1_dot_middlewatch__pb2.PreviewLimitsRequest.FromString,
                     response_serializer=middlewatch_dot_v1_dot_middlewatch__pb2.PreviewLimitsResponse.SerializeToString,
+            ),
+            'Control': grpc.unary_unary_rpc_method_handler(
+                    servicer.Control,
+                    request_deserializer=middlewatch_dot_v1_dot_middlewatch__pb2.ControlRequest.FromString,
+                    response_serializer=middlewatch_dot_v1_dot_middlewatch__pb2.ControlResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -609,6 +627,33 @@ class MiddlewatchService:
             '/middlewatch.v1.MiddlewatchService/PreviewLimits',
             middlewatch_dot_v1_dot_middlewatch__pb2.PreviewLimitsRequest.SerializeToString,
             middlewatch_dot_v1_dot_middlewatch__pb2.PreviewLimitsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Control(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/middlewatch.v1.MiddlewatchService/Control',
+            middlewatch_dot_v1_dot_middlewatch__pb2.ControlRequest.SerializeToString,
+            middlewatch_dot_v1_dot_middlewatch__pb2.ControlResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -56,6 +56,10 @@ class MiddlewatchServiceStub:
     """Change limits while jobs run: the watcher follows at its next tick."""
     PreviewLimits: _grpc.UnaryUnaryMultiCallable[_middlewatch_pb2.PreviewLimitsRequest, _middlewatch_pb2.PreviewLimitsResponse]
     """What other limits would have meant: which past alarms would come and which would go."""
+    Control: _grpc.UnaryUnaryMultiCallable[_middlewatch_pb2.ControlRequest, _middlewatch_pb2.ControlResponse]
+    """The work of a controller elsewhere: its lease, its advice with what belongs to it, its records.
+    Between a controller and a gateway of the same release; not for other clients.
+    """
 
 @_typing.type_check_only
 class MiddlewatchServiceAsyncStub(MiddlewatchServiceStub):
@@ -80,6 +84,10 @@ class MiddlewatchServiceAsyncStub(MiddlewatchServiceStub):
     """Change limits while jobs run: the watcher follows at its next tick."""
     PreviewLimits: _aio.UnaryUnaryMultiCallable[_middlewatch_pb2.PreviewLimitsRequest, _middlewatch_pb2.PreviewLimitsResponse]  # type: ignore[assignment]
     """What other limits would have meant: which past alarms would come and which would go."""
+    Control: _aio.UnaryUnaryMultiCallable[_middlewatch_pb2.ControlRequest, _middlewatch_pb2.ControlResponse]  # type: ignore[assignment]
+    """The work of a controller elsewhere: its lease, its advice with what belongs to it, its records.
+    Between a controller and a gateway of the same release; not for other clients.
+    """
 
 class MiddlewatchServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -179,5 +187,15 @@ class MiddlewatchServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_middlewatch_pb2.PreviewLimitsResponse, _abc.Awaitable[_middlewatch_pb2.PreviewLimitsResponse]]:
         """What other limits would have meant: which past alarms would come and which would go."""
+
+    @_abc_1.abstractmethod
+    def Control(
+        self,
+        request: _middlewatch_pb2.ControlRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_middlewatch_pb2.ControlResponse, _abc.Awaitable[_middlewatch_pb2.ControlResponse]]:
+        """The work of a controller elsewhere: its lease, its advice with what belongs to it, its records.
+        Between a controller and a gateway of the same release; not for other clients.
+        """
 
 def add_MiddlewatchServiceServicer_to_server(servicer: MiddlewatchServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
