@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from middlewatch.model.action import Answered
+from middlewatch.model.action import ActionRecord, Answered
 from middlewatch.model.answer import Absent, Known, Unknown
 from middlewatch.model.attempt import EndedBy
 from middlewatch.model.scheduler import FAILURES, AccountingRecord, JobState
@@ -24,6 +24,8 @@ ACCOUNTING_LAG_S = 3.0
 LOG_PATIENCE_S = 30.0
 """How long the end of a log may take to be read where nothing else tells of a person's cancel: a
 watcher that has just been started reads many. Well below the begin time that keeps the job back."""
+CLOCKS_APART_S = 2.0
+"""By how much slurmctld's clock and ours may differ where their times are compared."""
 _REQUEUE_LINE = re.compile(r"CANCELLED AT \S+ DUE TO JOB REQUEUE")
 _CANCEL_LINE = re.compile(r"\*\*\* JOB \S+ ON \S+ CANCELLED AT \S+( DUE to SIGNAL [^*]+)? \*\*\*")
 _PERSONS = (EndedBy.OWNER, EndedBy.OPERATOR, EndedBy.SOMEBODY)
@@ -124,11 +126,39 @@ def _of_completed_batch(situation: Situation, ended: datetime | None) -> Revival
     ours = requeues(situation)
     last = ours[-1]
     why = "accounting: the batch script had completed with 0:0"
-    if ended is None or ended + timedelta(seconds=1) <= ours[0].started_at:
+    if ended is None:
         return Revival(True, why)
-    if last.answered is Answered.DONE and last.ended_at is not None and ended > last.ended_at:
+    if ended + timedelta(seconds=1) <= ours[0].started_at and _not_before(situation, ours[0]):
+        return Revival(True, why)
+    if _clocks_agree(situation, last) and last.ended_at is not None and ended > last.ended_at:
         return NOT_REVIVED
     if not _log_read(situation):
         why = "the batch script ended with 0:0 about when our requeue came"
         return Revival(None, why, suspected=True)
     return Revival(True, f"{why}, and its log does not say that a requeue killed it")
+
+
+def _clocks_agree(situation: Situation, last: ActionRecord) -> bool:
+    """Whether slurmctld's times may be compared with those of a requeue that was answered: the
+    submit time that it gave the successor lies between our command and the end of the processes."""
+    if last.answered is not Answered.DONE or last.ended_at is None:
+        return False
+    submitted = _submitted(situation)
+    gone = last.ended_at + timedelta(seconds=situation.facts.kill_wait_s + CLOCKS_APART_S)
+    by_then = submitted is not None and submitted <= gone
+    return by_then and last.started_at <= last.ended_at and _not_before(situation, last)
+
+
+def _not_before(situation: Situation, sent: ActionRecord) -> bool:
+    """Whether slurmctld's clock does not say that what our command brought about came before it."""
+    submitted = _submitted(situation)
+    return submitted is not None and submitted >= sent.started_at - timedelta(
+        seconds=CLOCKS_APART_S
+    )
+
+
+def _submitted(situation: Situation) -> datetime | None:
+    """When slurmctld submitted what is looked at."""
+    look = situation.look
+    view = look.value.job(situation.advice.job_id) if isinstance(look, Known) else None
+    return None if view is None else view.submitted_at

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from middlewatch.model.action import ActionKind, Answered
 from middlewatch.model.advice import Disposition
+from middlewatch.model.signal import Progress
 from middlewatch.reconciliation.plan import hold_stands, next_step
-from middlewatch.reconciliation.situation import Act, Report, Situation, Wait
-from tests.unit.reconciliation.worlds import at, detail, record, situation, successor
+from middlewatch.reconciliation.situation import Act, LogEnd, Report, Situation, Wait
+from tests.unit.reconciliation.worlds import (
+    KEY,
+    accounting,
+    at,
+    attempt,
+    detail,
+    record,
+    situation,
+    successor,
+)
 
 REQUEUE = record(ActionKind.REQUEUE, 0.5)
 LET_GO = record(ActionKind.UPDATE, 4, exclusions=("gpu-001",), start_now=True)
@@ -54,3 +66,29 @@ def test_a_begin_time_is_not_taken_for_ended_by_an_update_that_was_not_done(
 def test_a_begin_time_that_the_owner_chose_after_we_let_go_is_left() -> None:
     step = next_step(let_go(3600, "BeginTime"), at(20))
     assert isinstance(step, Wait)
+
+
+@pytest.mark.parametrize("by", [-60.0, 60.0])
+def test_between_clocks_that_are_apart_only_the_log_tells_a_completion_from_our_kill(
+    by: float,
+) -> None:
+    """Our clock was set, or slurmctld's is: the requeue seems to come before or behind it all."""
+    sent = replace(REQUEUE, started_at=at(0.5 + by), ended_at=at(0.6 + by))
+    ended = accounting(batch_completed=True, batch_ended_at=at(0))
+    values = {
+        "actions": (sent,),
+        "pending_since": at(5 + by),
+        "attempt": attempt(end=None),
+        "accounting": ended,
+    }
+    unread = Progress(KEY.attempt_id())
+    step = next_step(situation(successor(), **values, progress=unread), at(12 + by))
+    assert not (isinstance(step, Act) and step.action.kind is ActionKind.CANCEL)
+    assert not (isinstance(step, Act) and step.action.start_now)
+    step = next_step(situation(successor(), **values), at(12 + by))
+    assert isinstance(step, Act)
+    assert step.action.kind is ActionKind.CANCEL
+    killed = situation(successor(), **values, log_end=LogEnd.REQUEUED)
+    step = next_step(killed, at(12 + by))
+    assert isinstance(step, Act)
+    assert step.action.start_now

@@ -43,6 +43,7 @@ TROUBLES = (
     "a node is set down",
     "the number comes back",
     "the clock jumps",
+    "the watchdog dies",
 )
 MOMENTS = ("looked", "send", "arrived", "answered")
 
@@ -189,7 +190,7 @@ class _Shares:
 def _death(r: random.Random) -> Death:
     absent = r.choice((0.5, 2.0, 2.0, 6.0, 14.0, 14.0, 40.0, 130.0))
     too = r.random() < 0.4
-    return Death(r.randint(1, 45), absent, too, absent + r.choice((0.0, 0.0, 10.0)))
+    return Death(r.randint(1, 60), absent, too, absent + r.choice((0.0, 0.0, 10.0)))
 
 
 def _doom(r: random.Random) -> Doom:
@@ -213,7 +214,12 @@ def _person(r: random.Random) -> Happening:
 def _trouble(r: random.Random) -> Happening:
     what = r.choice(TROUBLES)
     length, size = 0.0, 0.0
-    if what in {"slurmctld hangs", "slurmctld is away", "accounting is away"}:
+    if what in {
+        "slurmctld hangs",
+        "slurmctld is away",
+        "accounting is away",
+        "the watchdog dies",
+    }:
         length = r.choice((3.0, 8.0, 25.0, 25.0, 70.0))
     elif what.startswith("listings"):
         length = r.choice((3.0, 10.0, 90.0))

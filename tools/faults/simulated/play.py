@@ -393,6 +393,10 @@ class _Stage:
             case "the clock jumps":
                 for name in ("up", "watchdog"):
                     self.processes[name].offset += timedelta(seconds=trouble.size)
+            case "the watchdog dies":
+                self.processes["watchdog"].kill("by itself")
+                self.turns.after(0.0, self.processes["watchdog"].bury)
+                self.turns.after(length, partial(self._again, "watchdog"))
             case other:
                 raise ValueError(f"nobody knows how to make this happen: {other}")
 

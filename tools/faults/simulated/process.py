@@ -157,7 +157,7 @@ class Process:
         """A step of one of its services, at which it may die. Raises `Killed`."""
         if self.dead:
             raise Killed
-        if self.armed and role in {"controller", "manager"}:
+        if self.armed and role != "watchdog":
             self.steps += 1
             if self.steps == self.script.kill_at:
                 self.kill(f"{label} of its {role} (step {self.steps})")
@@ -280,7 +280,11 @@ class Process:
         journey = self._journey("watchdog")
         watchdog = Watchdog(
             self._client(journey),
-            Pages(FileJournal(self.shared.journal_dir), lambda _label: None, self.shared.witness),
+            Pages(
+                FileJournal(self.shared.journal_dir),
+                lambda label: self.step("watchdog", label),
+                self.shared.witness,
+            ),
             WATCHDOG,
             Mode.ACTION,
             _LOG,
