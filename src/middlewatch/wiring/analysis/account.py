@@ -14,7 +14,7 @@ from datetime import timedelta
 from typing import Any
 
 from middlewatch.attribution import Places, culprit_of
-from middlewatch.attribution.classes import class_of
+from middlewatch.attribution.classes import KILLED_UNKNOWN, class_of
 from middlewatch.attribution.culprit import Culprit
 from middlewatch.attribution.kind import STANDING_STILL, CaseKind, kind_of
 from middlewatch.attribution.stacks import PROCESS, STACK
@@ -24,8 +24,11 @@ from middlewatch.model.signal import SILENT, Phase, Progress, Signal, SignalKind
 from middlewatch.remediation.advisable import Circumstances, Opinion, advisable
 from middlewatch.wiring.analysis.drive import Drive
 from middlewatch.wiring.analysis.facts import Facts
+from middlewatch.wiring.analysis.lastwords import last_words
 from middlewatch.wiring.analysis.timeline import Timeline
 
+_BY_SIGNAL = 128
+"""From this exit code on a shell says that a signal ended the program."""
 GAP = 14
 """Lines between two consequences that are told with them."""
 ABOVE = 200
@@ -139,6 +142,14 @@ def account_of(
         culprit = culprit_of(issue, own, places, facts.failed_nodes)
         cause = next((s for s in own if s.key == issue.first_cause), None)
         ranges, cascade = _ranges(cause, own, timeline, lines, first_line)
+        if _left_of_itself(cause, failure_class, facts) and ranges:
+            said = last_words(lines, timeline, ranges[0][0], first_line, places)
+            if said is not None:
+                cascade = _joined(
+                    [n for low, high in (*ranges, *cascade) for n in (low, high)], set()
+                )
+                ranges = ((said.first, said.last),)
+                culprit = said.culprit if said.culprit.rank is not None else culprit
         onset = _onset(cause, ranges, own, timeline, lines)
         nodes = _nodes(drive, culprit, failure_class, places)
     progress = drive.progress
@@ -180,6 +191,14 @@ def account_of(
         attempts=len(earlier) + 1,
         lines=tuple(lines),
     )
+
+
+def _left_of_itself(cause: Signal | None, failure_class: str, facts: Facts) -> bool:
+    """Whether all that is known is that the program left, with a code of its own."""
+    if cause is None or failure_class != KILLED_UNKNOWN or facts.exit_signal:
+        return False
+    alone = cause.kind is SignalKind.SCHEDULER_END or cause.kind is SignalKind.LAUNCHER_END
+    return alone and facts.exit_code is not None and 0 < facts.exit_code < _BY_SIGNAL
 
 
 def _went_on(drive: Drive, issue: Issue, own: Sequence[Signal]) -> bool:
