@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from middlewatch.adapters.logstores import StoreLogs
 from middlewatch.adapters.logstores.lines import Line, Page, Pages, Writer
 from middlewatch.adapters.logstores.place import SECOND, Place
+from middlewatch.ports.errors import Unreachable
 from middlewatch.ports.scanner import Block, Cursor
 
 BEGAN = 1_764_475_200
@@ -206,3 +207,64 @@ def test_jobs_that_are_read_in_turns_are_asked_for_together() -> None:
         clock.sleep(1)
     assert store.asked["one"] == 0
     assert store.asked["several"] <= 9 * 3
+
+
+@dataclass
+class SlowTogether(Memory):
+    """Gives up over more than a few jobs at once."""
+
+    few: int = 4
+
+    def pages(self, jobs: Sequence[str], since: int, limit: int) -> Pages:
+        if len(jobs) > self.few:
+            raise Unreachable("it took too long")
+        return super().pages(jobs, since, limit)
+
+    def counts_of(
+        self, jobs: Sequence[str], since: int, until: int
+    ) -> Mapping[str, Mapping[Writer, int]] | None:
+        if len(jobs) > self.few:
+            raise Unreachable("it took too long")
+        return super().counts_of(jobs, since, until)
+
+
+def test_a_store_that_is_too_slow_for_many_jobs_at_once_is_asked_about_fewer() -> None:
+    store, clock = SlowTogether(), Hands()
+    source = StoreLogs(store, clock)
+    jobs = [str(number) for number in range(50)]
+    cursors: dict[str, Cursor | None] = dict.fromkeys(jobs)
+    delivered: Counter[str] = Counter()
+    answered: list[int] = []
+    for turn in range(60):
+        answered.append(0)
+        for job in jobs:
+            at = (BEGAN + 7990 + turn) * SECOND
+            store.arrived[job].append(Line(at, Writer("n1", "out"), b"step %d" % turn))
+            block = source.read(source.path(job, BEGAN + 7900), 0, cursors[job], 1 << 16)
+            if isinstance(block, Block):
+                answered[-1] += 1
+                cursors[job] = block.cursor
+                delivered[job] += block.data.count(b"\n")
+        clock.sleep(1)
+    # Once a minute it is tried with more.
+    assert sum(len(jobs) - number for number in answered[10:]) <= 8
+    assert min(delivered[job] for job in jobs) > 50
+
+
+def test_after_an_outage_many_jobs_are_asked_about_at_once_again() -> None:
+    store, clock = SlowTogether(few=1000), Hands()
+    source = StoreLogs(store, clock)
+    jobs = [str(number) for number in range(200)]
+    cursors: dict[str, Cursor | None] = dict.fromkeys(jobs)
+    for turn in range(29):
+        store.few = 0 if 5 <= turn < 20 else 1000
+        if turn == 22:
+            store.asked.clear()
+        for job in jobs:
+            at = (BEGAN + 7990 + turn) * SECOND
+            store.arrived[job].append(Line(at, Writer("n1", "out"), b"step %d" % turn))
+            block = source.read(source.path(job, BEGAN + 7900), 0, cursors[job], 1 << 16)
+            cursors[job] = block.cursor if isinstance(block, Block) else cursors[job]
+        clock.sleep(1)
+    assert store.asked["several"] <= 7 * 4
+    assert store.asked["one"] == 0

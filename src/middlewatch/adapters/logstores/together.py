@@ -5,6 +5,7 @@ is the question, not its answer. So where a job's new lines are asked for, those
 comes next are asked for with them, and kept until then. Nothing is decided here: what a place gets is
 what the store had from a time on, some moments ago, as if it had been asked alone; where that cannot
 be said (the answer was cut, the reader wants an earlier time, or it took too long) it is asked alone.
+A question that nobody answered is asked about half as many the next time: so many may take too long.
 
 Jobs that are asked together must want about the same time: one that was silent for an hour would
 otherwise bring an hour of its talkative neighbours' lines along.
@@ -20,11 +21,13 @@ from typing import NamedTuple
 from middlewatch.adapters.logstores.lines import Line, LineStore, Page, Writer
 from middlewatch.adapters.logstores.place import SECOND, Place
 from middlewatch.ports.clock import Clock
-from middlewatch.ports.errors import Refused, Unreadable
+from middlewatch.ports.errors import Refused, Unreachable, Unreadable
 
 MOST_JOBS = 256
 FRESH_S = 3.0
 """How old lines that were kept may become; then the store is asked again."""
+CAREFUL_S = 60.0
+"""How long no larger question is tried than one that was answered in time."""
 _PLAIN = re.compile(r"[0-9A-Za-z_]{1,64}\Z")
 """Ids that mean themselves in every store's language, inside a list or a regular expression."""
 
@@ -43,6 +46,28 @@ class _Kept:
     lines: list[Line]
 
 
+@dataclass(slots=True)
+class _AtOnce:
+    """About how many jobs a store answers in time. One that is away says nothing of that: only a
+    failure after an answer lowers it, and only for a while."""
+
+    limit: int
+    lowered: int = 0
+    until: float = float("-inf")
+    answered: bool = True
+
+    def too_many(self, number: int, now: float) -> int:
+        """No answer came about so many: about how many to ask next."""
+        if self.answered:
+            self.lowered, self.until, self.answered = max(1, number // 2), now + CAREFUL_S, False
+        return number // 2
+
+    def allowed(self, now: float) -> int:
+        """An answer came: about how many may be asked at most."""
+        self.answered = True
+        return self.lowered if now < self.until else self.limit
+
+
 class Together:
     """Asks ``store`` for up to ``most`` places at once. Raises `Unreachable`; not for several
     threads."""
@@ -51,6 +76,7 @@ class Together:
         self._store = store
         self._clock = clock
         self._limit = self._most = self._most_counted = most
+        self._at_once, self._counted_at_once = _AtOnce(most), _AtOnce(most)
         self._kept: dict[str, _Kept] = {}
 
     def page(self, wish: Wish, others: Iterable[Wish]) -> Page | None:
@@ -77,6 +103,9 @@ class Together:
         jobs = tuple(one.place.job for one in group)
         try:
             answer = self._store.pages(jobs, since, self._store.most)
+        except Unreachable:
+            self._most = self._at_once.too_many(len(group), now)
+            raise
         except (Refused, Unreadable):
             # Whatever is wrong, the question of one alone says it of that one.
             self._most = len(group) // 2
@@ -85,8 +114,9 @@ class Together:
             # Some lines are missing, and it is not known whose.
             self._most = len(group) // 2
             return None
+        limit = self._at_once.allowed(now)
         if sum(map(len, answer.lines.values())) < self._store.most // 4:
-            self._most = min(self._limit, self._most * 2)
+            self._most = min(limit, self._most * 2)
         for one in group:
             lines = answer.lines.get(one.place.job, [])
             self._kept[one.place.name] = _Kept(since, now, lines)
@@ -123,12 +153,17 @@ class Together:
         since = min(one.since for one in group.values())
         try:
             found = self._store.counts_of(tuple(group), since, until)
+        except Unreachable:
+            now = self._clock.monotonic()
+            self._most_counted = self._counted_at_once.too_many(len(group), now)
+            raise
         except (Refused, Unreadable):
             found = None
         if found is None:
             self._most_counted = len(group) // 2
             return None
-        self._most_counted = min(self._limit, self._most_counted + 1)
+        limit = self._counted_at_once.allowed(self._clock.monotonic())
+        self._most_counted = min(limit, self._most_counted + 1 + self._most_counted // 8)
         return {one.place.name: found.get(job, {}) for job, one in group.items()}
 
 
