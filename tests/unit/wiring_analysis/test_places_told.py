@@ -86,3 +86,12 @@ def test_workers_of_a_job_follow_its_master() -> None:
     places = places_in(events)
     assert places.node_of(3) == "ip-10-90-4-17.nb"
     assert places.node_of(11) == "ip-10-90-4-61.nb"
+
+
+def test_an_address_in_rays_table_is_the_host_that_another_line_gives_it() -> None:
+    places = places_in(
+        b"node 1: ray-gpu-12 (10.61.3.22) alive\nnode 0: ray-gpu-10 (10.61.3.17)\n" + RAY
+    )
+    assert places.node_of(1) == "ray-gpu-12"
+    assert "10.61.3.22" not in places.nodes
+    assert places.address_told("(RayTrainWorker pid=7131, ip=10.61.3.22) x") == "ray-gpu-12"

@@ -244,8 +244,11 @@ class _Seen:
                     self.pairs.setdefault(rank, hosts[0])
 
     def places(self, listed: Sequence[str], world: int | None, per_node: int | None) -> Places:
-        """All of it, and what follows from it."""
-        names = _joined(self.names)
+        """All of it, and what follows from it. A table may have addresses where another line tells
+        whose they are."""
+        self.pairs = {rank: self.aliases.get(node, node) for rank, node in self.pairs.items()}
+        listed = list(dict.fromkeys(self.aliases.get(node, node) for node in listed))
+        names = _joined(dict.fromkeys(self.aliases.get(node, node) for node in self.names))
         if world is None and self.tables and len(self.pairs) == max(self.pairs) + 1:
             world = len(self.pairs)
         nodes = tuple(n for n in listed if n in names) or tuple(sorted(names))
