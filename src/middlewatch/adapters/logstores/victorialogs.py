@@ -25,6 +25,8 @@ QUERY = "/select/logsql/query"
 LONGEST_ANSWER = 16 << 20
 MOST_WRITERS = 10_000
 MOST_SPANS = 1000
+LAST = 1 << 63
+"""Nanoseconds: neither VictoriaLogs nor a position knows later times (the year 2262)."""
 SPARE = 3
 """The time that is looked at for a page, by the one that it should need."""
 _ROW = msgspec.json.Decoder(dict[str, str])
@@ -235,7 +237,9 @@ def _second(text: str) -> int:
     found = _TIME.match(text)
     try:
         if found is not None:
-            return calendar.timegm(tuple(int(found[n]) for n in range(1, 7))) * SECOND
+            at = calendar.timegm(tuple(int(found[n]) for n in range(1, 7))) * SECOND
+            if 0 <= at < LAST:
+                return at
     except ValueError:
         pass  # the ninety-ninth month
     raise Unreadable(f"VictoriaLogs gave a line the time {plain(text)!r}")
