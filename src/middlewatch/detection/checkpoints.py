@@ -20,6 +20,8 @@ from middlewatch.model.signal import Phase, Progress
 
 FAILED = "save.failed"
 """The pattern of lines that say that a save came to nothing."""
+SPOKEN_OF = "save.spoken_of"
+"""The pattern of lines about checkpoints that are not being saved: deleted, skipped, the best one."""
 PARTS = "save.unfinished"
 """The pattern of lines about a part of a save, or its beginning, in any program's words."""
 
@@ -31,6 +33,8 @@ def after_checkpoint_line(state: DetectionState, hit: Hit, at: Moment) -> Detect
     match hit.pattern.kind:
         case PatternKind.CHECKPOINT_SAVING if hit.pattern.id == FAILED:
             return alive(doubted(state), at)
+        case PatternKind.CHECKPOINT_SAVING if hit.pattern.id == SPOKEN_OF:
+            return alive(state, at)
         case PatternKind.CHECKPOINT_SAVING if hit.pattern.id == PARTS and state.saving_step:
             return alive(state, at)  # of the save that is known already
         case PatternKind.CHECKPOINT_SAVING:
