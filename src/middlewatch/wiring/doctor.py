@@ -24,12 +24,13 @@ from middlewatch.adapters.sql import place
 from middlewatch.model.scheduler import ClusterFacts
 from middlewatch.ports.errors import PortError, Unreadable
 from middlewatch.wiring import looking, places
-from middlewatch.wiring.doctor_gate import examined_gate
+from middlewatch.wiring.doctor_gate import examined_gate, examined_rest
 from middlewatch.wiring.doctor_jobs import examined_jobs
 from middlewatch.wiring.doctor_stores import examined_log_store, examined_metrics
 from middlewatch.wiring.findings import Examined, Finding, Level
 from middlewatch.wiring.loading import Loaded, duration_text
 from middlewatch.wiring.plain import plain
+from middlewatch.wiring.settings import Transport
 from middlewatch.wiring.watchdog_supervision import Guard, guard_of
 
 COMMANDS = ("squeue", "scontrol", "sacct", "sacctmgr", "sinfo", "scancel")
@@ -55,7 +56,8 @@ def examine(loaded: Loaded, environ: Mapping[str, str], environment: str) -> Ite
     this.commands = commands
     this.user = commands.user()
     try:
-        for check in CHECKS:
+        by_rest = settings.slurm.transport is Transport.SLURMRESTD
+        for check in BY_REST if by_rest else CHECKS:
             try:
                 yield from check(this)
             except (OSError, PortError) as error:
@@ -330,3 +332,12 @@ CHECKS: tuple[Callable[[Examined], Iterator[Finding]], ...] = (
     _state,
     _running,
 )
+BY_REST: tuple[Callable[[Examined], Iterator[Finding]], ...] = (
+    _program,
+    examined_rest,
+    examined_log_store,
+    examined_metrics,
+    _state,
+    _running,
+)
+"""Where slurmrestd stands for Slurm's commands: what needs one of those cannot be looked at."""

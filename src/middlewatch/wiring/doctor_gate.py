@@ -1,10 +1,11 @@
-"""Doctor's look at the way to Slurm where it leads over SSH."""
+"""Doctor's look at the way to Slurm where it leads over SSH or through slurmrestd."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from middlewatch.adapters.slurm.ssh import SshCommands
+from middlewatch.model.answer import Known, Unknown
 from middlewatch.model.gates import Mode
 from middlewatch.wiring.findings import Examined, Finding, Level
 from middlewatch.wiring.plain import plain
@@ -28,3 +29,25 @@ def examined_gate(this: Examined, gate: SshCommands) -> Iterator[Finding]:
             "the gate only looks: no job can be changed through it",
             "take --looks-only out of its command in authorized_keys when jobs may be changed",
         )
+
+
+def examined_rest(this: Examined) -> Iterator[Finding]:
+    """Whether slurmrestd answers, for this token, and what it cannot do."""
+    facts = this.scheduler.facts()
+    if isinstance(facts, Unknown):
+        yield Finding("slurmrestd", Level.FAIL, plain(facts.why, 400), "docs/transports.md")
+        return
+    listing = this.scheduler.listing()
+    if not isinstance(listing, Known):
+        why = listing.why if isinstance(listing, Unknown) else "no listing"
+        yield Finding("slurmrestd", Level.FAIL, plain(why, 400), "docs/transports.md")
+        return
+    said = f"answers for {this.loaded.settings.slurm.rest_user}, {len(listing.value.jobs)} jobs"
+    yield Finding("slurmrestd", Level.OK, said)
+    acting = this.loaded.settings.deployment.mode is Mode.ACTION
+    yield Finding(
+        "slurmrestd",
+        Level.WARN if acting else Level.INFO,
+        "it cannot requeue: no job is restarted through it",
+        "for restarts: Slurm's commands, here or by SSH",
+    )

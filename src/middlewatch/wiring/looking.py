@@ -8,15 +8,17 @@ from pathlib import Path
 
 from middlewatch.adapters.clock.system import SystemClock
 from middlewatch.adapters.slurm.command import Commands, Observed
+from middlewatch.adapters.slurm.rest import RestScheduler
 from middlewatch.adapters.slurm.scheduler import SlurmScheduler
 from middlewatch.adapters.slurm.ssh import SshCommands
 from middlewatch.model.answer import Absent, Known, Unknown
 from middlewatch.model.identity import ClusterId
 from middlewatch.ports.clock import Clock
 from middlewatch.ports.errors import NotFound, Unreachable
+from middlewatch.ports.scheduler import Scheduler
 from middlewatch.wiring.places import found
 from middlewatch.wiring.settings import Settings, Transport
-from middlewatch.wiring.transport import ssh_target
+from middlewatch.wiring.transport import rest_target, ssh_target
 
 SCHEDULER = "slurm"
 
@@ -47,8 +49,15 @@ def scheduler_of(
     observer: Callable[[Observed], None] | None = None,
     *,
     commands: Commands | None = None,
-) -> SlurmScheduler:
+) -> Scheduler:
     """The Slurm of these settings, through those commands or through some of its own."""
+    if settings.slurm.transport is Transport.SLURMRESTD:
+        return RestScheduler(
+            cluster_of(settings),
+            rest_target(settings),
+            clock,
+            query_deadline_s=settings.slurm.look_deadline_s,
+        )
     return SlurmScheduler(
         cluster_of(settings),
         commands or commands_of(settings, clock, observer),

@@ -66,6 +66,7 @@ class ScanEngine(StrEnum):
 class Transport(StrEnum):
     LOCAL = "local"
     SSH = "ssh"
+    SLURMRESTD = "slurmrestd"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ class DeploymentSettings:
 @dataclass(frozen=True, slots=True)
 class SlurmSettings:
     transport: Transport = _key(
-        Transport.LOCAL, "how Slurm is reached: `local` (its commands on this machine) or `ssh`"
+        Transport.LOCAL, "how Slurm is reached: `local` (its commands here), `ssh` or `slurmrestd`"
     )
     bin_dir: str = _key("", "where Slurm's commands lie; empty: on PATH")
     conf: str = _key("", "SLURM_CONF for those commands; empty: as the environment has it")
@@ -108,6 +109,13 @@ class SlurmSettings:
     ssh_config: str = _key("", "a site's own ssh_config for what is not set here; empty: none")
     ssh_gate: str = _key("middlewatch-gate", "the gate's program there, if no key forces it")
     ssh_connect_timeout_s: float = _key(10.0, "a connection that takes longer is given up", 1.0)
+    rest_url: str = _key("", "of slurmrestd: http://host:port, https://host:port or unix:/path")
+    rest_user: str = _key("", "the user of its token")
+    rest_token_file: str = _key("", "file with the token (JWT); read at each call")
+    rest_begin_delay_s: float = _key(
+        121.0, "cred_expire of slurm.conf and a second: slurmrestd does not tell it", 1.0
+    )
+    rest_message_timeout_s: float = _key(10.0, "MessageTimeout of slurm.conf, likewise", 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,7 +407,7 @@ def contradictions(settings: Settings) -> Iterator[tuple[str, str, str]]:
         yield "gateway", "insecure", f"refused on {gateway.bind}: only a loopback address"
     if gateway.insecure and deployment.mode is not Mode.MONITOR:
         yield "gateway", "insecure", 'refused with mode "action": only monitor'
-    yield from about_transport(settings.slurm)
+    yield from about_transport(settings)
     if settings.metrics.url:
         yield from _about_metrics(settings.metrics)
     if settings.logs.source is not LogsSource.FILES:

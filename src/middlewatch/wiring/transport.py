@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
+    from middlewatch.adapters.slurm.rest import RestTarget
     from middlewatch.adapters.slurm.ssh import SshTarget
-    from middlewatch.wiring.settings import ControllerSettings, SlurmSettings
+    from middlewatch.wiring.settings import ControllerSettings, Settings, SlurmSettings
 
 
 def ssh_target(given: SlurmSettings) -> SshTarget:
@@ -30,18 +31,58 @@ def ssh_target(given: SlurmSettings) -> SshTarget:
     )
 
 
-def about_transport(given: SlurmSettings) -> Iterator[tuple[str, str, str]]:
+def rest_target(settings: Settings) -> RestTarget:
+    """Where slurmrestd is, and what it does not say of its cluster."""
+    from middlewatch.adapters.slurm.rest import RestTarget
+
+    given = settings.slurm
+    return RestTarget(
+        url=given.rest_url,
+        user=given.rest_user,
+        token_file=_path(given.rest_token_file),
+        cluster_name=settings.deployment.cluster_name,
+        begin_delay_s=given.rest_begin_delay_s,
+        message_timeout_s=given.rest_message_timeout_s,
+    )
+
+
+def about_transport(settings: Settings) -> Iterator[tuple[str, str, str]]:
     """What cannot be meant: (section, key, sentence)."""
-    if given.transport.value != "ssh":
-        if given.ssh_host:
-            yield "slurm", "ssh_host", 'is set, but transport is not "ssh"'
-        return
+    given = settings.slurm
+    chosen = given.transport.value
+    for key, transport in (("ssh_host", "ssh"), ("rest_url", "slurmrestd")):
+        if getattr(given, key) and chosen != transport:
+            yield "slurm", key, f'is set, but transport is not "{transport}"'
+    if chosen == "ssh":
+        yield from _about_ssh(given)
+    if chosen == "slurmrestd":
+        yield from _about_rest(settings)
+
+
+def _about_ssh(given: SlurmSettings) -> Iterator[tuple[str, str, str]]:
     for name, problem in ssh_target(given).problems():
         yield "slurm", f"ssh_{name}", problem
     for key, argument in (("bin_dir", "--bin"), ("conf", "--conf")):
         if getattr(given, key):
             said = f"belongs to the other machine: give it to the gate there, as {argument}"
             yield "slurm", key, said
+
+
+def _about_rest(settings: Settings) -> Iterator[tuple[str, str, str]]:
+    given = settings.slurm
+    parts = urlsplit(given.rest_url)
+    local = parts.hostname in {"127.0.0.1", "localhost", "::1"}
+    if given.rest_url.startswith("unix:/"):
+        pass
+    elif parts.scheme not in {"http", "https"} or not parts.hostname or parts.username:
+        yield "slurm", "rest_url", "give it as http://host:port, https://host:port or unix:/path"
+    elif parts.scheme == "http" and not local:
+        yield "slurm", "rest_url", "a token would be sent in the clear: use https:// or unix:"
+    for key in ("rest_user", "rest_token_file"):
+        if not getattr(given, key):
+            yield "slurm", key, "slurmrestd wants a user and a token of theirs"
+    if not settings.deployment.cluster_name:
+        yield "deployment", "cluster_name", "slurmrestd does not say it: write it down"
 
 
 def about_gateway(given: ControllerSettings) -> Iterator[tuple[str, str, str]]:

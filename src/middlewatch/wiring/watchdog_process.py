@@ -29,11 +29,13 @@ from middlewatch import __version__
 from middlewatch.adapters.clock.system import SystemClock
 from middlewatch.adapters.journal.file import FileJournal
 from middlewatch.adapters.slurm.command import Commands
+from middlewatch.adapters.slurm.rest import RestScheduler, RestTarget
 from middlewatch.adapters.slurm.scheduler import SlurmScheduler
 from middlewatch.adapters.slurm.ssh import SshCommands, SshTarget
 from middlewatch.model.gates import Mode
 from middlewatch.model.identity import ClusterId
 from middlewatch.ports.errors import PortError
+from middlewatch.ports.scheduler import Scheduler
 from middlewatch.reconciliation.deadlines import WatchdogConfig, check_deadlines
 from middlewatch.reconciliation.holds import worth_keeping
 from middlewatch.services.watchdog.service import Round, Watchdog
@@ -52,7 +54,8 @@ REMEMBER_DAYS = 30
 class WatchdogSpec:
     """Everything that the process is told, as `up` knows it. ``bin_dir`` and ``slurm_conf``
     empty: PATH and the environment decide. ``prefix`` stands before each of Slurm's commands;
-    ``ssh``, where it is not empty, is the `SshTarget` behind which they are, as JSON."""
+    ``ssh``, where it is not empty, is the `SshTarget` behind which they are, as JSON; ``rest``
+    the `RestTarget` that stands for them."""
 
     state_dir: Path
     environment: str = "default"
@@ -64,6 +67,7 @@ class WatchdogSpec:
     slurm_conf: str = ""
     prefix: tuple[str, ...] = ()
     ssh: str = ""
+    rest: str = ""
 
     def digest(self) -> str:
         """Short text that differs where a watchdog would behave differently."""
@@ -87,6 +91,7 @@ class WatchdogSpec:
             f"--slurm-conf={self.slurm_conf}",
             *(f"--prefix={word}" for word in self.prefix),
             *([f"--ssh={self.ssh}"] if self.ssh else []),
+            *([f"--rest={self.rest}"] if self.rest else []),
         )
 
 
@@ -110,6 +115,7 @@ def read_arguments(arguments: Sequence[str]) -> tuple[WatchdogSpec, bool]:
     parser.add_argument("--slurm-conf", default="")
     parser.add_argument("--prefix", action="append", default=[])
     parser.add_argument("--ssh", default="", help="where Slurm's commands are, as JSON")
+    parser.add_argument("--rest", default="", help="the slurmrestd to ask instead, as JSON")
     parser.add_argument("--detach", action="store_true", help="go on in a session of its own")
     given = parser.parse_args(arguments)
     config = WatchdogConfig(
@@ -126,6 +132,7 @@ def read_arguments(arguments: Sequence[str]) -> tuple[WatchdogSpec, bool]:
         slurm_conf=given.slurm_conf,
         prefix=tuple(given.prefix),
         ssh=given.ssh,
+        rest=given.rest,
     )
     return spec, given.detach
 
@@ -351,7 +358,14 @@ _MEANING = {
 }
 
 
-def _scheduler(spec: WatchdogSpec, clock: SystemClock) -> SlurmScheduler:
+def _scheduler(spec: WatchdogSpec, clock: SystemClock) -> Scheduler:
+    if spec.rest:
+        return RestScheduler(
+            ClusterId("slurm", spec.environment),
+            RestTarget.from_json(spec.rest),
+            clock,
+            query_deadline_s=spec.look_deadline_s,
+        )
     environ = dict(os.environ)
     if spec.slurm_conf:
         environ["SLURM_CONF"] = spec.slurm_conf

@@ -76,6 +76,11 @@ def _fields(action: Action) -> tuple[str, ...]:
     return tuple(fields)
 
 
+def is_refusal(line: str) -> bool:
+    """Whether slurmctld is known to decline with these words."""
+    return _REFUSAL.fullmatch(line.strip()) is not None
+
+
 def answer_of(done: Finished) -> Answered:
     """Done, refused by slurmctld, or no answer."""
     if done.exit_code == 0:

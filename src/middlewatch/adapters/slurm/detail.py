@@ -101,7 +101,7 @@ def hold_by_row(row: Row) -> bool | None:
 def hold_in_json(text: str, raw_id: str) -> bool | None:
     """Whether an operator holds the job with that record number, from a JSON listing."""
     for job in _jobs(text):
-        if str(_number(job.get("job_id"))) == raw_id:
+        if str(number(job.get("job_id"))) == raw_id:
             return bool(job.get("state_reason") == _OPERATORS_HOLD)
     return None
 
@@ -109,20 +109,20 @@ def hold_in_json(text: str, raw_id: str) -> bool | None:
 def from_json(text: str, job_id: str, expand: Expand) -> JobDetail:
     """The detail of one job from its JSON. Raises `Unreadable` where that job is not in it or
     has another shape."""
-    jobs = [job for job in _jobs(text) if _job_id(job) == job_id]
+    jobs = [job for job in _jobs(text) if named(job) == job_id]
     if len(jobs) != 1:
         raise Unreadable(f"the JSON about job {job_id} has {len(jobs)} records of it")
     job = jobs[0]
     name, work_dir = _text(job, "name"), _text(job, "current_working_directory")
-    raw = _number(job.get("job_id"))
+    raw = number(job.get("job_id"))
     if raw is None:
         raise Unreadable(f"the JSON about job {job_id} has no job number")
     naming = _naming(job_id, raw, name, _text(job, "user_name"), work_dir)
     naming = _at(naming, expand(_text(job, "nodes")))
     stdout = _text(job, "stdout_expanded") or output_path(_text(job, "standard_output"), naming)
     stderr = _text(job, "stderr_expanded") or _text(job, "standard_error")
-    priority = _number(job.get("priority"))
-    submitted = _number(job.get("submit_time"))
+    priority = number(job.get("priority"))
+    submitted = number(job.get("submit_time"))
     requeue = job.get("requeue")
     return JobDetail(
         job_id=job_id,
@@ -159,18 +159,19 @@ def _jobs(text: str) -> list[dict[str, Any]]:
     return [job for job in body["jobs"] if isinstance(job, dict)]
 
 
-def _job_id(job: Mapping[str, Any]) -> str:
-    leader = _number(job.get("het_job_id"))
+def named(job: Mapping[str, Any]) -> str:
+    """The job's own name, as a listing shows it: ``7``, ``7_2``, ``7+1``."""
+    leader = number(job.get("het_job_id"))
     if leader:
-        offset = _number(job.get("het_job_offset")) or 0
+        offset = number(job.get("het_job_offset")) or 0
         return str(leader) if offset == 0 else f"{leader}+{offset}"
-    array, task = _number(job.get("array_job_id")), _number(job.get("array_task_id"))
+    array, task = number(job.get("array_job_id")), number(job.get("array_task_id"))
     if array:
         return str(array) if task is None else f"{array}_{task}"
-    return str(_number(job.get("job_id")))
+    return str(number(job.get("job_id")))
 
 
-def _number(value: object) -> int | None:
+def number(value: object) -> int | None:
     """A number, plain (22.05) or wrapped with its ``set`` flag (newer)."""
     if isinstance(value, dict):
         value = value.get("number") if value.get("set") and not value.get("infinite") else None
