@@ -21,7 +21,7 @@ from middlewatch.model.gates import Deployment
 from middlewatch.model.journal import JournalEntry
 from middlewatch.model.milestone import MilestoneKind
 from middlewatch.model.policy import Policy
-from middlewatch.model.scheduler import ClusterFacts, JobState, JobView, Snapshot
+from middlewatch.model.scheduler import ClusterFacts, JobDetail, JobState, JobView, Snapshot
 from middlewatch.ports.clock import Clock
 from middlewatch.ports.errors import Conflict
 from middlewatch.ports.journal import Journal
@@ -226,7 +226,8 @@ class Controller:
         self._note_sightings(advice, look, view, tick)
         asked = Asked()
         now = tick.now
-        for _ in range(6):
+        reread = False
+        for _ in range(7):
             situation = self._situation(advice, look, asked, attempt, tick)
             step = next_step(situation, now)
             match step:
@@ -242,10 +243,19 @@ class Controller:
                 ):
                     step = Wait("the job's own opt-in cannot be read", None, Reason.UNKNOWN_STATE)
                     self._wait(situation, step, tick)
-                case Act() if self._stale(look):
+                case Act(action=action) if self._stale(look) and not (
+                    reread and action.kind not in NEW_WORK
+                ):
                     look = self._look([advice.job_id])
                     now = self._clock.now()
                     view = view_in(look, advice)
+                    continue
+                case Act(action=action) if (
+                    not reread and action.kind not in NEW_WORK and self._old(asked.detail)
+                ):
+                    # What its user or an operator has written since would be written over.
+                    reread = True
+                    asked = fetched(self._scheduler, asked, Fact.DETAIL, advice.job_id)
                     continue
                 case Act(action=action):
                     if tick.draining and action.kind in NEW_WORK and not requeues(situation):
@@ -275,6 +285,10 @@ class Controller:
         if not isinstance(look, Known):
             return False
         return not -LOOK_MAX_AGE <= self._clock.now() - look.as_of <= LOOK_MAX_AGE
+
+    def _old(self, detail: Answer[JobDetail] | None) -> bool:
+        age = self._clock.now() - detail.as_of if isinstance(detail, Known) else timedelta(0)
+        return not -LOOK_MAX_AGE <= age <= LOOK_MAX_AGE
 
     def _situation(
         self,
