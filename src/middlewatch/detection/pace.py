@@ -55,7 +55,7 @@ PLANNED = 0.34
 _WORK = re.compile(r"(?i)tok(?:en)?s?\b|tok(?:en)?s?[_ /]|flop|mfu")
 """A throughput that counts work stays the same when steps become larger; samples and steps in a
 second do not."""
-_LENGTH = re.compile(r"\bseq(?:uence)?[ _-]?len(?:gth)?s? ?[:=] ?(\d{1,9})\b")
+_LENGTH = re.compile(r"\bseq(?:uence)?[ _-]?len(?:gth)?s?[\"']?(?: ?[:=] ?| )(\d{1,9})\b")
 STEADY_LINES = 10
 """A batch size that changes sooner than this is a variable, not a plan."""
 MOST_REPORTS = 20
