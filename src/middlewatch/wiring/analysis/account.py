@@ -25,6 +25,7 @@ from middlewatch.remediation.advisable import Circumstances, Opinion, advisable
 from middlewatch.wiring.analysis.drive import Drive
 from middlewatch.wiring.analysis.facts import Facts
 from middlewatch.wiring.analysis.lastwords import last_words
+from middlewatch.wiring.analysis.slowest import slowest
 from middlewatch.wiring.analysis.timeline import Timeline
 
 _BY_SIGNAL = 128
@@ -151,6 +152,9 @@ def account_of(
                 ranges = ((said.first, said.last),)
                 culprit = said.culprit if said.culprit.rank is not None else culprit
         onset = _onset(cause, ranges, own, timeline, lines)
+        if failure_class == "slow_node" and culprit.rank is None and onset is not None:
+            culprit, more = _slowest(culprit, lines, onset, places)
+            cascade = _joined(sorted({*more, *(n for r in cascade for n in r)}), set())
         nodes = _nodes(drive, culprit, failure_class, places)
     progress = drive.progress
     checkpoint = progress.checkpoint_step
@@ -199,6 +203,22 @@ def _left_of_itself(cause: Signal | None, failure_class: str, facts: Facts) -> b
         return False
     alone = cause.kind is SignalKind.SCHEDULER_END or cause.kind is SignalKind.LAUNCHER_END
     return alone and facts.exit_code is not None and 0 < facts.exit_code < _BY_SIGNAL
+
+
+def _slowest(
+    culprit: Culprit, lines: Sequence[bytes], since: int, places: Places
+) -> tuple[Culprit, tuple[int, ...]]:
+    """Whom the others wait for, as far as the log tells of each of them, and where it does."""
+    odd = slowest(lines, since)
+    if odd is None:
+        return culprit, ()
+    rank = odd.rank
+    where = culprit.node or (places.nodes[0] if places.alone() else None)
+    if rank is None and odd.device is not None and where is not None:
+        rank = places.rank_at(where, odd.device)
+    if rank is None:
+        return culprit, odd.lines
+    return Culprit(rank, places.local_of(rank), places.node_of(rank) or where), odd.lines
 
 
 def _went_on(drive: Drive, issue: Issue, own: Sequence[Signal]) -> bool:
