@@ -38,6 +38,7 @@ APART = (
     "user_exclusions_crossed",
     "stale_actions_crossed",
     "people_requeued_beside_us",
+    "cancels_that_slurmctld_forgot",
     "orphans_beside_slurms_own_restart",
 )
 """What happened and is no breach: counted, so that it can be seen how much was tried."""

@@ -101,6 +101,8 @@ class Witness:
     """Attempts that a late requeue of ours has made of another than the one it was meant for."""
     followed: dict[Attempt, list[str]] = field(default_factory=dict)
     """Attempts that our requeue made of one whose end had let other jobs of the chain go."""
+    stopped: set[Attempt] = field(default_factory=set)
+    """Attempts that people have cancelled, whatever slurmctld still knows of it."""
     fenced: set[int] = field(default_factory=set)
     """Jobs whose Requeue=0 is ours, as far as is known."""
     _lineages: dict[int, int] = field(default_factory=dict)
@@ -234,6 +236,8 @@ class Witness:
         self.deeds.append(deed)
         if refusal:
             return
+        if what.startswith("cancels"):
+            self.stopped.add((lineage, before.restarts))
         job = self.cluster.jobs.get(job_id)
         if about.get("exclusions") and job is not None:
             self.own_exclusions[lineage] = frozenset(job.excluded)
@@ -401,6 +405,9 @@ class Witness:
         successor = (target[0], target[1] + 1)
         if here != successor and here not in self.revived:
             self._wrong_attempt(sent, before, successor, "a cancel")
+        elif here not in self.revived and (here[0], here[1] - 1) in self.stopped:
+            # slurmctld came back from a state before a person's cancel, and we have kept to it.
+            self.set_apart("cancels_that_slurmctld_forgot", f"job {before.job_id}")
         elif here not in self.revived and self._requeued_by_people(here):
             self.set_apart("people_requeued_beside_us", f"job {before.job_id}: and we cancelled it")
         elif here not in self.revived:
