@@ -9,21 +9,15 @@ usual way.
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.error import URLError
 from urllib.request import Request, urlopen
 
-from middlewatch.lab.errors import LabError, NotReady, tail
-from middlewatch.lab.freeports import one_free
+from middlewatch.lab.errors import LabError
 from middlewatch.lab.packages import METRICS, install, program
-from middlewatch.lab.patience import wait_for
-
-START_S = 120.0
-STOP_S = 60.0
+from middlewatch.lab.served import Served
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,73 +38,15 @@ class CannotLoad(LabError):
     """A server did not take the past that it was given."""
 
 
-class MetricsServer:
-    """One server with its data in ``folder``; ``flags`` are added to its own. It ends with whoever
-    started it."""
+class MetricsServer(Served):
+    """One server that takes a past."""
 
-    name = ""
-    health = ""
-
-    def __init__(self, folder: Path, flags: Sequence[str] = ()) -> None:
-        self.folder = folder
-        self.port = 0
-        self.flags = tuple(flags)
-        self._process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
-
-    @property
-    def log(self) -> Path:
-        return self.folder / "server.log"
-
-    def argv(self, port: int) -> list[str]:
-        raise NotImplementedError
+    def prepare(self) -> None:
+        install(bundle=METRICS)
 
     def load(self, past: Iterable[Series]) -> None:
         """Give the server a past; see the two kinds for when."""
         raise NotImplementedError
-
-    def start(self) -> None:
-        """Start, or start again on the same port and data. Raises `NotReady`."""
-        install(bundle=METRICS)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        for _ in range(1 if self.port else 5):
-            port = self.port or one_free()
-            if self._started(port):
-                self.port = port
-                return
-            self.stop()
-        raise NotReady(f"{self.name} did not become ready\n{tail(self.log)}")
-
-    def stop(self) -> None:
-        """Stop cleanly; nothing where it does not run."""
-        running, self._process = self._process, None
-        if running is None:
-            return
-        running.terminate()
-        try:
-            running.wait(STOP_S)
-        except subprocess.TimeoutExpired:
-            running.kill()
-            running.wait(STOP_S)
-
-    def _started(self, port: int) -> bool:
-        argv = self.argv(port)
-        setpriv = shutil.which("setpriv")
-        if setpriv is not None:
-            # Killed with its parent, however that ends.
-            argv = [setpriv, "--pdeathsig", "KILL", *argv]
-        with self.log.open("ab") as output:
-            running = self._process = subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output
-            )
-
-        def settled() -> bool:
-            return running.poll() is not None or _healthy(f"http://127.0.0.1:{port}{self.health}")
-
-        return bool(wait_for(settled, START_S)) and running.poll() is None
 
 
 class Prometheus(MetricsServer):
@@ -175,7 +111,6 @@ class VictoriaMetrics(MetricsServer):
     """Takes a past while it runs."""
 
     name = "VictoriaMetrics"
-    health = "/health"
 
     def argv(self, port: int) -> list[str]:
         return [
@@ -225,11 +160,3 @@ def openmetrics(past: Iterable[Series]) -> str:
 
 def _escaped(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-
-
-def _healthy(url: str) -> bool:
-    try:
-        with urlopen(url, timeout=10) as answer:  # noqa: S310
-            return bool(answer.status == 200)
-    except (URLError, OSError):
-        return False

@@ -14,26 +14,20 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.error import URLError
-from urllib.request import urlopen
 
-from middlewatch.lab.errors import LabError, NotReady, tail
-from middlewatch.lab.freeports import one_free
-from middlewatch.lab.patience import wait_for
+from middlewatch.lab.errors import LabError
+from middlewatch.lab.served import Served, listens
 
 MODULE = "github.com/VictoriaMetrics/VictoriaLogs"
 VERSION = "v1.52.2"
 SUM = "h1:pQ+odZC8cyAkths0NXqgr8lXtqB8r54THEIrS8kz1ik="
 LEAST_GO = (1, 26)
 BUILD_LIMIT_S = 1800
-START_S = 120.0
-STOP_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,97 +153,34 @@ def _go_version(go: str) -> str:
     return answer.stdout.strip()
 
 
-class VictoriaLogsServer:
-    """One server on a loopback port, with its data in ``folder``. It ends with whoever started it.
+class VictoriaLogsServer(Served):
+    """Takes lines of any age."""
 
-    ``flags`` are added to its own. Lines of any age are taken.
-    """
+    name = "VictoriaLogs"
 
     def __init__(self, folder: Path, flags: Sequence[str] = (), *, tls: bool = False) -> None:
-        self.folder = folder
-        self.port = 0
-        self._flags = tuple(flags)
+        super().__init__(folder, flags)
         self._scheme = "https" if tls else "http"
-        self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
+        # The name that a certificate is for.
         return f"{self._scheme}://localhost:{self.port}"
 
-    @property
-    def log(self) -> Path:
-        return self.folder / "victoria-logs.log"
+    def prepare(self) -> None:
+        program()
 
-    def start(self) -> None:
-        """Start, or start again on the same port and data. Raises `NotReady`."""
-        path = program()
-        self.folder.mkdir(parents=True, exist_ok=True)
-        for _ in range(1 if self.port else 5):
-            port = self.port or one_free()
-            if self._started(path, port):
-                self.port = port
-                return
-            self.stop()
-        raise NotReady(f"VictoriaLogs did not become ready\n{tail(self.log)}")
-
-    def stop(self) -> None:
-        """Stop cleanly: what was taken is on disk afterwards."""
-        self._end("terminate")
-
-    def kill(self) -> None:
-        self._end("kill")
-
-    def _end(self, how: str) -> None:
-        if self._process is None:
-            return
-        getattr(self._process, how)()
-        try:
-            self._process.wait(STOP_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait(STOP_S)
-        self._process = None
-
-    def _started(self, path: Path, port: int) -> bool:
-        argv = [
-            str(path),
+    def argv(self, port: int) -> list[str]:
+        return [
+            str(program()),
             f"-storageDataPath={self.folder / 'data'}",
             f"-httpListenAddr=127.0.0.1:{port}",
             "-retentionPeriod=100y",
             "-memory.allowedBytes=256MB",
             "-loggerLevel=WARN",
-            *self._flags,
+            *self.flags,
         ]
-        setpriv = shutil.which("setpriv")
-        if setpriv is not None:
-            # Killed with its parent, however that ends.
-            argv = [setpriv, "--pdeathsig", "KILL", *argv]
-        with self.log.open("ab") as output:
-            running = self._process = subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output
-            )
 
-        def settled() -> bool:
-            return running.poll() is not None or _listens(port)
-
-        return bool(wait_for(settled, START_S)) and running.poll() is None and self._answers(port)
-
-    def _answers(self, port: int) -> bool:
-        """Whether it is ours that answers. Of a server with TLS it is enough that it listens."""
-        if self._scheme == "https":
-            return True
-
-        def healthy() -> bool:
-            try:
-                with urlopen(f"http://127.0.0.1:{port}/health", timeout=10) as answer:
-                    return bool(answer.status == 200)
-            except (URLError, OSError):
-                return False
-
-        return bool(wait_for(healthy, START_S))
-
-
-def _listens(port: int) -> bool:
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.settimeout(5)
-        return probe.connect_ex(("127.0.0.1", port)) == 0
+    def answers(self, port: int) -> bool:
+        """Of a server with TLS it is enough that it listens."""
+        return listens(port) if self._scheme == "https" else super().answers(port)
