@@ -22,7 +22,6 @@ from middlewatch.model.limits import NOTE, from_text, with_limits
 from middlewatch.model.milestone import Milestone
 from middlewatch.model.pattern import Pattern
 from middlewatch.model.policy import Policy
-from middlewatch.model.signal import SignalKind
 from middlewatch.ports import errors
 from middlewatch.ports.clock import Clock
 from middlewatch.ports.scanner import LogSource, Neighbours, OwnPatterns, Scanner
@@ -38,8 +37,6 @@ from middlewatch.services.watcher.roster import Roster, paths_of, watched
 from middlewatch.services.watcher.settings import WatcherSettings
 from middlewatch.services.watcher.share import Share, Whole
 from middlewatch.services.watcher.trail import resumed
-
-_ALARMS = frozenset({SignalKind.SILENCE, SignalKind.NO_PROGRESS_AFTER_FAILURE})
 
 
 class Watcher:
@@ -304,8 +301,6 @@ class Watcher:
         if over > 1:
             return max(1, int(now / over))
         return min(now * 2, self._settings.block)
-
-    # -- reading ---------------------------------------------------------------------------------
 
     # -- writing ------------------------------------------------------------------------------
 
