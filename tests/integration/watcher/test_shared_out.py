@@ -53,7 +53,7 @@ class Site:
 
         def frozen_without_lock() -> bool:
             self.send(name, signal.SIGSTOP)
-            os.waitid(os.P_PID, self.running[name].pid, os.WSTOPPED | os.WNOWAIT)
+            os.waitid(os.P_PID, self.running[name].pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
             other = sqlite3.connect(self.folder / "state" / "middlewatch.db", timeout=0)
             try:
                 other.execute("BEGIN IMMEDIATE")
