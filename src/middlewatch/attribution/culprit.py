@@ -127,16 +127,19 @@ def _of_a_process(named: str, cause: Signal, own: Sequence[Signal], places: Plac
     for signal in witnesses:
         if places.launchers and "srun: " in signal.excerpt:
             continue  # its tasks are launchers
-        rank = signal.ranks[0] if len(signal.ranks) == 1 else rank_in(signal.excerpt)
+        rank = _rank_of(signal, places)
         if rank is None:
             rank = places.rank_of_process(signal.excerpt)
+        if rank is None:
+            on = _single(signal.nodes, places) or places.node_at_head(signal.excerpt)
+            rank = places.rank_in_kernel(signal.excerpt, on)
         if rank is not None:
             return _placed(rank, None, _single(signal.nodes, places), places)
     node = next((n for s in witnesses if (n := _single(s.nodes, places)) is not None), None)
     node = node or next(
         (n for s in witnesses if (n := places.node_told(s.excerpt)) is not None), None
     )
-    for tell in (_written_on, _addressed):
+    for tell in (_written_on, _addressed, _begun_by):
         node = node or next((n for s in witnesses if (n := tell(s, places))), None)
     first_seen = _explained(cause, own, node, places)
     if first_seen is not None:
@@ -168,7 +171,7 @@ def _explained(
         near = abs((signal.happened_at - cause.happened_at).total_seconds()) <= _DEEPER_S
         if signal.kind is not SignalKind.FAILURE_LINE or signal.key == cause.key or not near:
             continue
-        rank = signal.ranks[0] if len(signal.ranks) == 1 else rank_in(signal.excerpt)
+        rank = _rank_of(signal, places)
         if rank is not None and (node is None or places.node_of(rank) in {None, node}):
             return rank
     return None
@@ -194,7 +197,7 @@ def _missing(own: Sequence[Signal], places: Places) -> str | None:
 def _told_by(signal: Signal, places: Places) -> Culprit:
     detail = dict(_DETAIL.findall(signal.detail))
     node = _single(signal.nodes, places)
-    rank = signal.ranks[0] if len(signal.ranks) == 1 else rank_in(signal.excerpt)
+    rank = _rank_of(signal, places)
     if places.launchers and "srun: " in signal.excerpt:
         rank = None
     local = _number(detail.get("local_rank"))
@@ -318,6 +321,18 @@ def _where_alone(cause: Signal, own: Sequence[Signal], places: Places) -> str | 
             return None
         found.add(node)
     return found.pop() if len(found) == 1 and len(places.nodes) > 1 else None
+
+
+def _rank_of(signal: Signal, places: Places) -> int | None:
+    """The rank that a line names, or that wrote it as its head says."""
+    if len(signal.ranks) == 1:
+        return signal.ranks[0]
+    rank = rank_in(signal.excerpt)
+    return places.rank_at_head(signal.excerpt) if rank is None else rank
+
+
+def _begun_by(signal: Signal, places: Places) -> str | None:
+    return places.node_at_head(signal.excerpt)
 
 
 def _addressed(signal: Signal, places: Places) -> str | None:

@@ -19,6 +19,13 @@ _PROCESS = (
 """How Ray names a process: the one that a line is about goes before the one that wrote it."""
 _ADDRESS = re.compile(r"(?:\bip=|\bIP: |\bIP address: )(\d{1,3}(?:\.\d{1,3}){3})\b")
 
+_BEGINS = re.compile(
+    r"[\[(<]?(?:pod/|node=|host=)?(?:(?:[A-Z][a-z]{2} )?[A-Z][a-z]{2} [ \d]\d [\d:.]+ |[\dT:.,+Z-]{8,40} )?"
+    r"[\[(<]?(?:pod/|node=|host=)?([A-Za-z][\w.-]*)"
+)
+_KERNEL_PID = re.compile(r"\b[Xx]id\b.{0,80}?\bpid='?(\d+)")
+_KERNEL_BUS = re.compile(r"\bPCI:[0-9a-fA-F]{4,8}:([0-9a-fA-F]{2}):")
+
 LARGEST_NODE = 16
 """GPUs of the largest usual node: more ranks than this sit on several."""
 
@@ -40,6 +47,15 @@ class Places:
     """Ray's processes, ``address/pid``, and their ranks."""
     launchers: bool = False
     """A scheduler's tasks are launchers, one on each node: their numbers are no ranks."""
+
+    pids: tuple[tuple[str, int], ...] = ()
+    """``host/pid`` and the rank of that process; the host is empty where nobody tells it."""
+    buses: tuple[tuple[str, int], ...] = ()
+    """``host/bus``, the PCI bus in two hexadecimal digits, and the rank that works with its GPU."""
+    heads: tuple[str, ...] = ()
+    """Patterns of how lines begin that tell the rank of their writer (group ``rank``)."""
+    absent: int | None = None
+    """The one rank that never said what all the others did."""
 
     def per(self) -> int | None:
         """Ranks on one node, told or reckoned."""
@@ -106,6 +122,37 @@ class Places:
             if re.search(rf"(?<![\w.-]){re.escape(alias)}(?![\w-]|\.\w)", text)
         }
         return next(iter(found)) if len(found) == 1 else None
+
+    def rank_at_head(self, text: str) -> int | None:
+        """The rank of a line's writer, as the log's own heads tell it."""
+        for head in self.heads:
+            match = re.match(head, text)
+            if match is not None and (self.world is None or int(match.group("rank")) < self.world):
+                return int(match.group("rank"))
+        return None
+
+    def node_at_head(self, text: str) -> str | None:
+        """The node of the job that a line begins with, behind times and brackets."""
+        match = _BEGINS.match(text[:120])
+        name = "" if match is None else match.group(1).rstrip(".-")
+        return name if name in self.nodes else dict(self.aliases).get(name)
+
+    def rank_in_kernel(self, text: str, node: str | None) -> int | None:
+        """The rank whose process, or whose GPU, a kernel's line on ``node`` names."""
+        for pattern, told in ((_KERNEL_PID, self.pids), (_KERNEL_BUS, self.buses)):
+            match = pattern.search(text[:2000])
+            if match is None or not told:
+                continue
+            place = match.group(1).lower()
+            found = {
+                rank
+                for key, rank in told
+                if key in {f"{node or ''}/{place}", f"/{place}"}
+                and (node is None or self.node_of(rank) in {None, node})
+            }
+            if len(found) == 1:
+                return found.pop()
+        return None
 
     def rank_of_process(self, text: str) -> int | None:
         """The rank of the process that a line of Ray's is about, or that it comes from:

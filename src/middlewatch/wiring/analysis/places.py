@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from middlewatch.attribution.places import Places
 from middlewatch.detection.names import hosts as expanded
 from middlewatch.detection.names import numbers
+from middlewatch.wiring.analysis.seats import Seats, seats_in
 
 _HOST = r"[A-Za-z][A-Za-z0-9.-]{0,62}[A-Za-z0-9]|[A-Za-z]"
 _NUMBERED = r"[A-Za-z][A-Za-z-]*[0-9][A-Za-z0-9.-]*"
@@ -126,7 +127,10 @@ def places_in(data: bytes, more: Iterable[str] = (), order: Sequence[str] = ()) 
         seen.processes.setdefault(f"{ip.decode()}/{pid.decode()}", int(rank[:7]))
     for match in _LOCAL.finditer(data):
         seen.locals.setdefault(int(match.group(1)[:7]), int(match.group(2)[:7]))
-    return seen.places(listed, _most(_WORLD, data), _most(_PER_NODE, data))
+    world = _most(_WORLD, data)
+    seats = seats_in(data, seen.known(), world)
+    seen.seated(seats)
+    return seen.places(listed, world, _most(_PER_NODE, data), seats)
 
 
 @dataclass(slots=True)
@@ -243,7 +247,21 @@ class _Seen:
                 for rank in ranks:
                     self.pairs.setdefault(rank, hosts[0])
 
-    def places(self, listed: Sequence[str], world: int | None, per_node: int | None) -> Places:
+    def known(self) -> dict[str, str]:
+        """Every name of a host so far, and the host that it means."""
+        return {**{name: self.aliases.get(name, name) for name in self.names}, **self.aliases}
+
+    def seated(self, seats: Seats) -> None:
+        """What the log's own forms tell, where nothing else has told it."""
+        for rank, node in seats.pairs.items():
+            self.pairs.setdefault(rank, node)
+        for rank, local in seats.locals.items():
+            self.locals.setdefault(rank, local)
+        self.names.update(dict.fromkeys(seats.pairs.values()))
+
+    def places(
+        self, listed: Sequence[str], world: int | None, per_node: int | None, seats: Seats
+    ) -> Places:
         """All of it, and what follows from it. A table may have addresses where another line tells
         whose they are."""
         self.pairs = {rank: self.aliases.get(node, node) for rank, node in self.pairs.items()}
@@ -274,6 +292,10 @@ class _Seen:
             launchers=self.launchers,
             aliases=tuple(self.aliases.items()),
             processes=tuple(self.processes.items())[:_MOST],
+            pids=tuple(seats.processes.items())[:_MOST],
+            buses=tuple(seats.buses.items())[:_MOST],
+            heads=seats.heads,
+            absent=seats.absent,
         )
 
 
