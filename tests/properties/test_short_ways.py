@@ -6,7 +6,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cache
 from itertools import groupby
 from pathlib import Path
@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from middlewatch.adapters.scan import read_catalogue, scanner_for
 from middlewatch.adapters.scan.scanner import LineScanner
 from middlewatch.detection.batch import Batch, Hit
-from middlewatch.detection.chatter import after_chatter
+from middlewatch.detection.chatter import after_chatter, calm_until
 from middlewatch.detection.lines import Lines
 from middlewatch.detection.observe import observe, weigh
-from middlewatch.detection.state import fresh
+from middlewatch.detection.state import DetectionState, fresh
 from middlewatch.model.pattern import Pattern
 from middlewatch.model.policy import Policy
 from middlewatch.model.scheduler import JobState
@@ -113,16 +113,12 @@ rounds = st.tuples(
     st.lists(rounds, min_size=1, max_size=40),
     st.sampled_from(POLICIES),
     st.booleans(),
+    st.sampled_from((0, 0, 2, 12, 12)),
 )
 def test_round_that_brings_nothing_comes_to_the_same_by_the_short_way(
-    number: int, looks: list[tuple[int, float, str]], policy: Policy, clean: bool
+    number: int, looks: list[tuple[int, float, str]], policy: Policy, clean: bool, steps: int
 ) -> None:
-    log, state, now = Log(number, clean), fresh(g.attempt().id), g.T0
-    for pace in range(12):
-        # A job with a pace of its own: most rounds of one that has none take the whole way.
-        now += timedelta(seconds=1)
-        hit = g.hit(g.STEP, offset=pace + 1, step=pace + 1, total=10**6)
-        state = observe(state, Batch(g.attempt(), (hit,), now), now, policy).state
+    log, (state, now) = Log(number, clean), stepped(steps, policy)
     for lines, pause, how in looks:
         now += timedelta(seconds=pause)
         batch = replace(looked(log.hits(lines), how), output_at=None if how == "quiet" else now)
@@ -133,6 +129,54 @@ def test_round_that_brings_nothing_comes_to_the_same_by_the_short_way(
             assert (short, ()) == (whole.state, whole.signals)
         assert observe(state, batch, now, policy) == whole
         state = whole.state
+
+
+def stepped(steps: int, policy: Policy) -> tuple[DetectionState, datetime]:
+    """The state of a job that has stepped so often, and when it was; with ten it has a pace."""
+    state, now = fresh(g.attempt().id), g.T0
+    for step in range(1, steps + 1):
+        now += timedelta(seconds=1)
+        hit = g.hit(g.STEP, offset=step, step=step, total=10**6)
+        state = observe(state, Batch(g.attempt(), (hit,), now), now, policy).state
+    return state, now
+
+
+@settings(max_examples=30)
+@given(
+    st.integers(0, 10**9),
+    st.lists(st.tuples(st.integers(0, 8), st.sampled_from((1.0, 30.0))), max_size=6),
+    st.lists(st.tuples(st.sampled_from((0.1, 1.0, 5.0, 40.0)), st.booleans()), max_size=30),
+    st.sampled_from(POLICIES),
+    st.sampled_from((0, 0, 2, 12)),
+)
+def test_rounds_that_bring_nothing_come_together_to_what_the_last_with_output_gives(
+    number: int,
+    looks: list[tuple[int, float]],
+    noise: list[tuple[float, bool]],
+    policy: Policy,
+    steps: int,
+) -> None:
+    log, (state, now) = Log(number, clean=True), stepped(steps, policy)
+    for lines, pause in looks:
+        now += timedelta(seconds=pause)
+        batch = Batch(g.attempt(), log.hits(lines), now)
+        state = observe(state, batch, now, policy).state
+    until, begun = calm_until(state, g.attempt(), policy), state
+    printed = None
+    for pause, prints in noise:
+        now += timedelta(seconds=pause)
+        if until is None or now >= until:
+            break
+        event("a round that need not be weighed")
+        batch = Batch(g.attempt(), (), now if prints else None)
+        whole = weigh(state, batch, now, now, policy)
+        assert whole.signals == ()
+        printed = (batch, now) if prints else printed
+        state = whole.state
+    if printed is None:
+        assert state == begun
+    else:
+        assert after_chatter(begun, printed[0], printed[1], printed[1], policy) == state
 
 
 def looked(hits: tuple[Hit, ...], how: str) -> Batch:

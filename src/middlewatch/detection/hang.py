@@ -161,6 +161,11 @@ def _suspicious_since(state: DetectionState, suspicion: Suspicion) -> datetime:
     return since
 
 
+def recovered_by(state: DetectionState, suspicion: Suspicion, policy: Policy) -> datetime:
+    """Until when the program has to have shown that it goes on after a failure line."""
+    return _suspicious_since(state, suspicion) + timedelta(seconds=grace_s(state, policy))
+
+
 def due(state: DetectionState, policy: Policy) -> datetime | None:
     """When the next silence would be worth a signal if nothing more is printed; None: never.
 
@@ -174,9 +179,7 @@ def due(state: DetectionState, policy: Policy) -> datetime | None:
         moments.append(since + timedelta(seconds=limit(state, policy).seconds))
     suspicion = state.suspicion
     if suspicion is not None and not suspicion.reported:
-        moments.append(
-            _suspicious_since(state, suspicion) + timedelta(seconds=grace_s(state, policy))
-        )
+        moments.append(recovered_by(state, suspicion, policy))
     return min(moments, default=None)
 
 

@@ -127,6 +127,16 @@ class Evidence:
         """Whether this tick's answer holds steps of the attempt's job: the next one will not."""
         return attempt.job_id in self._steps
 
+    def says_of(self, attempt: Attempt, state: DetectionState) -> bool:
+        """Whether the attempt's next batch may get something from here."""
+        if self._metrics is None and self._directories is None:
+            return False
+        if self.has_steps(attempt) or state.counter.pattern == STEP_METRIC.id:
+            return True
+        if self._names is not None and not any(map(self._is_named, attempt.nodes)):
+            return True
+        return quiet(state) is not None
+
     # -- all jobs at once ------------------------------------------------------------------------
 
     def _ask_steps(self, metrics: Metrics, now: datetime, report: WatcherReport) -> None:

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
+from middlewatch.detection.batch import Batch
+from middlewatch.detection.observe import observe
 from middlewatch.detection.state import DetectionState
 from middlewatch.model.attempt import Attempt
 from middlewatch.model.milestone import Milestone
+from middlewatch.model.policy import Policy
 from middlewatch.model.scheduler import JobView
 from middlewatch.model.signal import Signal
 from middlewatch.ports.scanner import Cursor
@@ -52,6 +55,27 @@ class Codec(Protocol):
 
 
 @dataclass(slots=True)
+class Calm:
+    """That ``until`` then nothing is to be decided of an ``attempt`` that only prints, under this
+    ``policy``. ``loops``: its lines are searched for loops of any kind, too."""
+
+    until: datetime
+    attempt: Attempt
+    policy: Policy
+    loops: bool
+
+
+class Chatter(NamedTuple):
+    """What was printed since the watch moved last, and means nothing: when last (``output_at``), by
+    which round ``at``, and how far the files were read."""
+
+    tails: tuple[Tail, ...]
+    output_at: datetime
+    at: datetime
+    policy: Policy
+
+
+@dataclass(slots=True)
 class Kept:
     """One attempt in the watcher's own memory, with the versions that the store has of it."""
 
@@ -84,3 +108,25 @@ class Kept:
     missing_since: datetime | None = None
     block: int = 0
     """Bytes to read in the next turn; 0: nothing has been read yet."""
+    calm: Calm | None = None
+    chatter: Chatter | None = None
+
+    @property
+    def tails(self) -> tuple[Tail, ...]:
+        """How far its files have been read."""
+        if self.chatter is not None:
+            return self.chatter.tails
+        return () if self.watch is None else self.watch.tails
+
+    def settle(self) -> None:
+        """Bring the watch up to what was printed since it moved last."""
+        chatter, watch = self.chatter, self.watch
+        if chatter is None or watch is None:
+            return
+        self.chatter = None
+        batch = Batch(self.attempt, output_at=chatter.output_at)
+        found = observe(watch.detection, batch, chatter.at, chatter.policy)
+        # Chatter brings none; whatever came all the same would have to be told.
+        self.signals += found.signals
+        self.watch = Watch(found.state, chatter.tails, watch.closed)
+        self.unwritten = True

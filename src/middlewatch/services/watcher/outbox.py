@@ -109,6 +109,11 @@ class Outbox:
         elif self._seen_long_ago(kept, now):
             self._later.setdefault(kept.attempt.id, kept)
 
+    def put_calm(self, kept: Kept, now: datetime) -> None:
+        """An attempt that did no more than print."""
+        if kept.chatter is not None or kept.unwritten or self._seen_long_ago(kept, now):
+            self._later.setdefault(kept.attempt.id, kept)
+
     def _put_soon(self, kept: Kept) -> None:
         self._soon[kept.attempt.id] = kept
         self._later.pop(kept.attempt.id, None)
@@ -186,6 +191,8 @@ class Outbox:
         return lost
 
     def _write(self, batch: Sequence[Kept], now: datetime, report: WatcherReport) -> None:
+        for kept in batch:
+            kept.settle()
         changed = {kept.attempt.id: _as_seen(kept) for kept in batch if self._due(kept, now)}
         moved = [kept for kept in batch if kept.unwritten]
         applied = self._store.apply(self._change(batch, changed, moved, now))
@@ -199,7 +206,11 @@ class Outbox:
             kept.milestones = ()
             attempt = changed.get(kept.attempt.id)
             if attempt is not None:
-                kept.attempt = kept.stored = replace(attempt, version=attempt.version + 1)
+                written = replace(attempt, version=attempt.version + 1)
+                if kept.calm is not None and kept.calm.attempt is kept.attempt:
+                    # Only when it was seen last may have moved since.
+                    kept.calm.attempt = written
+                kept.attempt = kept.stored = written
 
     def _due(self, kept: Kept, now: datetime) -> bool:
         return _changed(kept) or self._seen_long_ago(kept, now)

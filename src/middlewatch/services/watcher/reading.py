@@ -7,7 +7,7 @@ What was read and what it means are two things: a round says what the files brou
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
@@ -22,6 +22,7 @@ from middlewatch.ports import errors
 from middlewatch.ports.scanner import (
     OWN_PROGRESS,
     Block,
+    CannotRead,
     Cursor,
     LogSource,
     OwnPatterns,
@@ -47,6 +48,9 @@ _WAITS = Unreadable(
     "of this one, for its steps are told by that one's",
     away=True,
 )
+FRESH = timedelta(seconds=60)
+Got = Block | CannotRead | None
+"""What a file brought."""
 _OWN = Pattern(OWN_PROGRESS, PatternKind.PROGRESS, "", source="the job's comment")
 
 
@@ -104,6 +108,7 @@ class Reader:
 
     def watch_of(self, kept: Kept) -> Watch:
         """The attempt's watch: from memory, from the store, or begun."""
+        kept.settle()
         if kept.watch is None:
             stored = self._store.watch_state(kept.attempt.id)
             if stored is None:
@@ -130,8 +135,18 @@ class Reader:
         tails.extend(Tail(path, guard=left.get(path)) for path in new)
         return replace(watch, tails=tuple(tails))
 
-    def read(self, kept: Kept, watch: Watch, now: datetime, *, files: bool, seen: bool) -> Round:
-        attempt = kept.attempt
+    def read(
+        self,
+        kept: Kept,
+        watch: Watch,
+        now: datetime,
+        *,
+        files: bool,
+        seen: bool,
+        already: Mapping[str, Got] | None = None,
+    ) -> Round:
+        """``already`` has what was just read of its files, by path."""
+        attempt, read_already = kept.attempt, already or {}
         before = self._roster.before(kept)
         blocked = before is not None and not self._left(before)
         if not files or not watch.tails or not _has_run(attempt) or blocked:
@@ -157,7 +172,10 @@ class Reader:
                 reach=_reach(kept, tail, now, news=seen and not followed) if over else None,
                 until=self._until(kept) if followed else None,
             )
-            got = turn(self._logs, attempt, tail, around, settings=self._settings, now=now)
+            logs = self._logs
+            if tail.path in read_already:
+                logs = _Already(logs, read_already[tail.path])
+            got = turn(logs, attempt, tail, around, settings=self._settings, now=now)
             if got.block is not None and got.block.size:
                 kept.sizes[tail.path] = (now, got.block.size)
             if not got.began_anew:
@@ -183,7 +201,6 @@ class Reader:
         hits: list[Hit] = []
         unreadable: list[Unreadable] = []
         read = lines = lost = 0
-        written: datetime | None = None
         for got in turns:
             if got.unreadable is not None:
                 unreadable.append(got.unreadable)
@@ -193,15 +210,11 @@ class Reader:
             lines += got.block.data.count(b"\n")
             lost += got.block.lost
             if got.block.data:
-                moment = datetime.fromtimestamp(got.block.modified_at, UTC)
-                written = moment if written is None else max(written, moment)
                 hits.extend(self._hits(got, kept.attempt, loops=loops))
         failed = len(unreadable)
         unreadable.extend(self._refused(kept.attempt))
-        looked = kept.looked_at
-        if written is not None and looked is not None and now - looked < timedelta(seconds=60):
-            # It was not there at the last look: whatever the file server's clock says.
-            written = max(written, looked)
+        blocks = (got.block for got in turns if got.block is not None)
+        written = written_at_last(blocks, kept.looked_at, now)
         at_end = all(got.tail.at_end for got in turns)
         away = tuple(got.away for got in turns if got.away is not None)
         batch = Batch(
@@ -218,6 +231,22 @@ class Reader:
         behind = not at_end and read > 0
         tails = tuple(got.tail for got in turns)
         return Round(tails, batch, read, behind, away, lines, failed)
+
+    def has_others(self, kept: Kept) -> bool:
+        """Whether other attempts of its job are known, whose files may be the same."""
+        return len(self._roster.by_job().get(kept.attempt.job_id, ())) > 1
+
+    def has_its_own(self, kept: Kept, watch: Watch) -> bool:
+        """Whether all its files are known and nobody else's, and nothing is wrong with what its
+        owner wished for."""
+        known = {tail.path for tail in watch.tails}
+        if self.has_others(kept) or kept.followed:
+            return False
+        return known.issuperset(self._places_of(kept.attempt)) and not self._refused(kept.attempt)
+
+    def finds(self, block: Block, attempt: Attempt, *, loops: bool) -> bool:
+        """Whether any line of the block matters."""
+        return bool(self._found(block, attempt, loops=loops))
 
     def _hits(self, got: Turn, attempt: Attempt, *, loops: bool) -> list[Hit]:
         block = got.block
@@ -300,6 +329,44 @@ class Reader:
         end = attempt.end
         waited = self._settings.late_lines_s
         return end is None or (now - end.learned_at).total_seconds() > waited
+
+
+class _Already:
+    """Implements `LogSource` for a file whose next block is there already."""
+
+    def __init__(self, logs: LogSource, got: Got) -> None:
+        self._logs = logs
+        self._got = got
+
+    def read(
+        self,
+        path: str,
+        uid: int,
+        cursor: Cursor | None,
+        limit: int,
+        *,
+        final: bool = False,
+        up_to: int | None = None,
+    ) -> Got:
+        return self._got
+
+    def end(self, path: str, uid: int) -> Cursor | CannotRead | None:
+        return self._logs.end(path, uid)
+
+
+def written_at_last(
+    blocks: Iterable[Block], looked: datetime | None, now: datetime
+) -> datetime | None:
+    """When the newest of what was read was written; None where nothing was read. ``looked`` is when
+    the files were read to their end before."""
+    latest = max((block.modified_at for block in blocks if block.data), default=None)
+    if latest is None:
+        return None
+    written = datetime.fromtimestamp(latest, UTC)
+    if looked is not None and now - looked < FRESH:
+        # It was not there at the last look: whatever the file server's clock says.
+        return max(written, looked)
+    return written
 
 
 def _written_at(block: Block, offset: int) -> datetime | None:

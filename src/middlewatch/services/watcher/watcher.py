@@ -28,6 +28,7 @@ from middlewatch.ports.scanner import LogSource, Neighbours, OwnPatterns, Scanne
 from middlewatch.ports.scheduler import Scheduler
 from middlewatch.ports.store import Store
 from middlewatch.services.watcher.evidence import Evidence
+from middlewatch.services.watcher.glance import Glances
 from middlewatch.services.watcher.hearing import Hearing
 from middlewatch.services.watcher.memory import Codec, Kept, Watch
 from middlewatch.services.watcher.outbox import Lost, Outbox
@@ -88,6 +89,7 @@ class Watcher:
         )
         self._outbox = Outbox(store, codec, self._settings, self._share)
         self._evidence = evidence or Evidence()
+        self._glances = Glances(logs, self._reader, self._evidence)
         self._hearing = Hearing(neighbours)
         self._lost: set[str] = set()
         """Jobs that are left alone for the rest of this tick."""
@@ -133,7 +135,9 @@ class Watcher:
         except ValueError as error:
             report.errors.append(f"{error}; those before stay in force")
             return
-        self._policy = with_limits(self._site, limits)
+        policy = with_limits(self._site, limits)
+        if policy != self._policy:
+            self._policy = policy
 
     # -- other watchers --------------------------------------------------------------------------
 
@@ -242,11 +246,21 @@ class Watcher:
         if not watched(attempt):
             self._outbox.put_attempt(kept, now)
             return 0, False
+        began = self._seconds()
+        already = None
+        if kept.calm is not None and files:
+            glance = self._glances.glance(kept, now, self._policy, report)
+            if glance.over:
+                self._outbox.put_calm(kept, now)
+                self._waiting.pop(attempt.id, None)
+                self._took_s += self._seconds() - began
+                return glance.bytes, False
+            already = glance.read
         watch = reader.watch_of(kept)
         if watch.closed and kept.stored is attempt:
             return 0, False
-        began = self._seconds()
-        done = reader.read(kept, watch, now, files=files and not watch.closed, seen=seen)
+        files = files and not watch.closed
+        done = reader.read(kept, watch, now, files=files, seen=seen, already=already)
         state = reader.aiming(kept, watch)
         batch = done.batch if seen else replace(done.batch, caught_up=False)
         batch = self._hearing.onto(batch, done.tails, state, now, self._policy)
@@ -272,6 +286,7 @@ class Watcher:
         else:
             self._waiting.pop(attempt.id, None)
             kept.looked_at = now
+        self._glances.prepare(kept, after, self._policy)
         return done.bytes_read, done.behind
 
     def _can_wait(self, kept: Kept, now: datetime) -> bool:
@@ -281,7 +296,7 @@ class Watcher:
             return False
         if self._evidence.has_steps(kept.attempt):
             return False
-        self._waiting[kept.attempt.id] = waiting(kept, watch.tails, now)
+        self._waiting[kept.attempt.id] = waiting(kept, kept.tails, now)
         return True
 
     def _is_read(self, kept: Kept) -> bool:
