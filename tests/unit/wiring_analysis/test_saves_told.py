@@ -35,7 +35,7 @@ def checkpoint_told(line: str) -> int | None:
         "checkpoint -> /p/scratch/u1234/2026-03-04_run17/it600 ok (40.2 s)",
         "checkpoint written to http://10.1.1.1:9000/ckpts/step600.pt 12345678 bytes",
         "checkpoint saved | step=600 | eta 2026-03-05 10:00",
-        "wrote checkpoint /work/p2026/x/run_884213/iter_0000600 in 33.1 s",
+        "wrote checkpoint /scratch/p2026/x/run_884213/iter_0000600 in 33.1 s",
         "Checkpoint saved: /models/gpt_1300m/exp_512/600",
         "Saved checkpoint to /scratch/job-21868/ckpt/last.pt",
         "saved checkpoint: 14523 tensors, 512 files",
