@@ -23,7 +23,14 @@ from middlewatch.attribution.classes import (
     class_of,
     depth_of,
 )
-from middlewatch.attribution.collectives import WAITING, finding_of, rank_in
+from middlewatch.attribution.collectives import (
+    MISSING,
+    UNATTRIBUTED,
+    WAITING,
+    finding_of,
+    named_missing,
+    rank_in,
+)
 from middlewatch.attribution.stacks import LOCATED, odd_one
 from middlewatch.attribution.stopped import silent_death
 from middlewatch.model.attempt import Attempt, EndedBy
@@ -38,6 +45,9 @@ RACE = timedelta(seconds=60)
 STOPPED_WITHIN = timedelta(seconds=90)
 """Slurm's KillWait is 30 s by default: symptoms this shortly before an end from outside are the
 program being stopped."""
+
+LINK = "ib_link_error"
+_PEER = "peer="
 
 _CLASSED = frozenset(
     {SignalKind.EXTERNAL, SignalKind.SECOND_WITNESS, SignalKind.SLOW, SignalKind.NUMERIC}
@@ -90,6 +100,9 @@ def cause_of(signals: Sequence[Signal], attempt: Attempt) -> Cause:
         located = odd_one(signals)
         if located is not None and (found is None or found.rank is None):
             return Cause(located, LOCATED, "one stack is unlike all the others")
+        named = named_missing(signals)
+        if named is not None and (found is None or found.failure_class == UNATTRIBUTED):
+            return Cause(named, MISSING, f"rank {named.ranks[0]} is named as the missing one")
         if found is not None:
             return Cause(found.signal, found.failure_class, found.why)
     if first.kind in SILENT:
@@ -171,6 +184,9 @@ def first_cause(signals: Sequence[Signal], *, requeued: bool = False) -> Signal:
         first = min(
             (s for s in explaining if _depth(s) is deepest), key=lambda signal: signal.happened_at
         )
+    accused = _own_port(first, (*candidates, *hints))
+    if accused is not None:
+        return accused
     foretold = [
         s
         for s in hints
@@ -178,6 +194,23 @@ def first_cause(signals: Sequence[Signal], *, requeued: bool = False) -> Signal:
         and timedelta() <= first.happened_at - s.happened_at <= DEEPER_WITHIN
     ]
     return foretold[0] if foretold else first
+
+
+def _own_port(first: Signal, others: Sequence[Signal]) -> Signal | None:
+    """The line about a port's own error, where the others only say that they lost a peer: they
+    notice it on both ends of the link, and before or after the port's owner."""
+    if class_of(first) != LINK or _PEER not in first.detail:
+        return None
+    own = (
+        s
+        for s in others
+        if class_of(s) == LINK
+        and _PEER not in s.detail
+        and s.nodes
+        and s.step == first.step
+        and abs(s.happened_at - first.happened_at) <= RACE
+    )
+    return min(own, key=lambda s: (s.kind is SignalKind.HINT, s.happened_at), default=None)
 
 
 def _who_stopped_it(victims: Sequence[Signal], in_time: Sequence[Signal]) -> Signal | None:

@@ -84,6 +84,15 @@ def finding_of(signals: Sequence[Signal], world: int | None) -> Finding | None:
     return Finding(UNATTRIBUTED, None, first, "every rank that speaks waits in the same collective")
 
 
+def named_missing(signals: Iterable[Signal]) -> Signal | None:
+    """The first line that names one rank which did not come, where no other line of its form names
+    another one: a report of desynchronised ranks, or of a barrier with a list of who is missing."""
+    lines = [s for s in signals if s.kind is SignalKind.FAILURE_LINE and s.failure_class == MISSING]
+    alike = [s for s in lines if s.pattern_id == lines[0].pattern_id]
+    named = {s.ranks for s in alike}
+    return alike[0] if len(named) == 1 and len(alike[0].ranks) == 1 else None
+
+
 def _answer_of(rank: int | None, signals: Iterable[Signal]) -> Signal | None:
     """What the missing rank itself said when the others gave up: it had not waited."""
     return next(

@@ -24,7 +24,6 @@ NOBODYS = frozenset(
         "preemption",
         "user_cancel",
         "silent_hang",
-        "dns_failure",
         "slow_input",
         "slow_fabric",
         "slow_node",
@@ -79,6 +78,8 @@ def _of_the_job(
     if cause.kind is SignalKind.SLOW and len(cause.ranks) == 1:
         # Measured against all other ranks, not said by one.
         return _placed(cause.ranks[0], None, _single(cause.nodes, places), places)
+    if named == "dns_failure":
+        return _alone(named, own, places)
     if named in NOBODYS:
         nodes = cause.nodes or tuple({n for s in own if s.key != cause.key for n in s.nodes})
         if not nodes and named == "slow_node" and places.alone():
@@ -92,6 +93,8 @@ def _of_the_job(
     if named == "container_start":
         return Culprit(node=_where_alone(cause, own, places))
     if named == "rendezvous_timeout":
+        if places.absent is not None:
+            return _placed(places.absent, None, None, places)
         return Culprit(node=_missing(own, places))
     if named == "node_failure":
         return Culprit(node=_failed(own, places, failed_nodes))
@@ -102,12 +105,24 @@ def _of_the_job(
     if named in _AT_WHOLE:
         return Culprit(node=_node_at_whole(named, cause, own, places))
     if named in WAITING:
-        if cause.kind is SignalKind.HINT and len(cause.ranks) == 1:
+        names = {SignalKind.HINT, SignalKind.FAILURE_LINE}
+        if cause.kind in names and len(cause.ranks) == 1:
             return _placed(cause.ranks[0], None, None, places)
         found = finding_of(own, places.world)
         late = None if found is None else found.rank
-        return _placed(_accused(own) if late is None else late, None, None, places)
+        late = _accused(own) if late is None else late
+        return _placed(places.absent if late is None else late, None, None, places)
     return None
+
+
+def _alone(named: str, own: Sequence[Signal], places: Places) -> Culprit:
+    """The one rank of several that tells of it: the others could do what it could not."""
+    spoken = {r for s in own if class_of(s) == named and (r := _rank_of(s, places)) is not None}
+    several = (places.world or len(places.pairs)) > 1
+    unknown = any(class_of(s) == named and _rank_of(s, places) is None for s in own)
+    if len(spoken) == 1 and several and not unknown:
+        return _placed(spoken.pop(), None, None, places)
+    return Culprit()
 
 
 def _accused(own: Sequence[Signal]) -> int | None:

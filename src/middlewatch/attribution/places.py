@@ -112,7 +112,16 @@ class Places:
         if self.alone() and all(local == other for other, local in self.locals):
             return rank if rank < LARGEST_NODE else None
         per = self.per()
-        return rank % per if per else None
+        return rank % per if per else self._in_block(rank)
+
+    def _in_block(self, rank: int) -> int | None:
+        """The local rank where all ranks are placed, and those of each node follow each other."""
+        if not self.world or len(self.pairs) != self.world:
+            return None
+        node = self.node_of(rank)
+        here = sorted(other for other, where in self.pairs if where == node)
+        together = bool(here) and here[-1] - here[0] + 1 == len(here) <= LARGEST_NODE
+        return rank - here[0] if together and rank in here else None
 
     def node_told(self, text: str) -> str | None:
         """The node whose other name stands in a text; None where none does, or several."""

@@ -134,6 +134,11 @@ _SERVICE = re.compile(
 _OWN_SPACE = re.compile(
     r"(?:^|[\s'\"(=])/(?:tmp|var/tmp|dev/shm|local|localscratch|scratch_local|mnt/nvme\w*|raid|nvme\w*)/"
 )
+_OWN_DISK = re.compile(
+    r"(?i)\bnvme\d*n?\d*\b[^\n]*(?:timeout|not ready|abort|removing|i/o|error|shut)"
+    r"|\b(?:XFS|EXT4-fs)\b[^\n(]*\((?:nvme|sd|md|dm-)|\b(?:I/O|critical medium) error, dev (?:nvme|sd)"
+)
+"""A kernel's words about a disk in the node."""
 _NO_IMAGE = re.compile(
     r"(?i)manifest unknown|not found|unauthorized|access denied|denied|does not exist|invalid reference"
 )
@@ -181,6 +186,9 @@ def _turned(failure_class: str, around: Circumstances) -> Opinion | None:
         case "data_error" if _OWN_SPACE.search(text) is not None:
             return Opinion(_YES, "The file lies in the node's own temporary space, which a new "
                            "start fills again.")  # fmt: skip
+        case "storage_io_error" if around.nodes and _OWN_DISK.search(text) is not None:
+            return Opinion(_EXCL, "A disk of the node itself failed. Avoid "
+                           f"{_named(around.nodes)}.")  # fmt: skip
         case "container_start" if _NO_IMAGE.search(text) is not None:
             return Opinion(_NO, "The image does not exist or may not be read.")
         case _:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from middlewatch.attribution.causes import cause_of, first_cause
 from middlewatch.attribution.issues import issues_from
 from middlewatch.model.attempt import EndedBy
 from middlewatch.model.signal import Signal, SignalKind
@@ -82,3 +83,27 @@ def test_numbers_that_are_none_are_what_an_end_without_words_is_about() -> None:
     numbers = signal(SignalKind.NUMERIC, 0, "numerical_divergence")
     end = end_signal(60, "killed_unknown")
     assert named(numbers, end, by=EndedBy.FAILURE) == "numerical_divergence"
+
+
+def test_a_ports_own_error_goes_before_those_who_lost_its_node() -> None:
+    lost = line(0, "ib_link_error", nodes=("n1",), detail="gpu=2 peer=10.0.0.4<77>", position="a")
+    own = line(2, "ib_link_error", nodes=("n2",), detail="gpu=2", position="b")
+    later = line(90, "ib_link_error", nodes=("n2",), detail="gpu=2", position="c")
+    assert first_cause((lost, own)) is own
+    assert first_cause((lost, later)) is lost
+
+
+def test_whom_a_report_of_lagging_ranks_names_is_missing() -> None:
+    waits = [
+        signal(
+            SignalKind.WATCHDOG_LINE, rank, "collective_timeout_unattributed", ranks=(rank,),
+            excerpt=f"[Rank {rank}] Watchdog caught collective operation timeout: "
+            "WorkNCCL(SeqNum=9, OpType=ALLREDUCE, NumelIn=1, NumelOut=1)", position=f"w{rank}",
+        )
+        for rank in (0, 1)
+    ]  # fmt: skip
+    named = line(3, "collective_missing_rank", ranks=(5,), pattern_id="x.lag", position="n")
+    other = line(4, "collective_missing_rank", ranks=(6,), pattern_id="x.lag", position="o")
+
+    assert cause_of((*waits, named), attempt()).signal is named
+    assert cause_of((*waits, named, other), attempt()).signal is waits[0]

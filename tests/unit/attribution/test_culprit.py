@@ -196,3 +196,36 @@ def test_whom_a_stall_names_is_whom_the_others_wait_for() -> None:
     )
     silence = signal(SignalKind.SILENCE, 30, value=30.0)
     assert begun(stall, silence) == Culprit(11, 3, "n2")
+
+
+def test_a_line_names_its_writer_by_the_head_that_the_log_has() -> None:
+    heads = Places(nodes=("n1", "n2"), ordered=True, world=16, heads=(r"\[r(?P<rank>\d{1,6})\] ",))
+    cause = line(0, "user_exception", "[r11] cannot go on: KeyError")
+    assert begun(cause, places=heads) == Culprit(11, 3, "n2")
+
+
+def test_a_kernels_line_is_about_the_rank_whose_process_it_names() -> None:
+    known = Places(nodes=("n1", "n2"), ordered=True, world=16, pids=(("n2/778", 14), ("n1/778", 2)))
+    said = "n2 kernel: NVRM: Xid (PCI:0000:d2:00): 74, pid=778, name=python"
+    cause = line(0, "gpu_nvlink_fabric", said, nodes=("n2",))
+    assert begun(cause, places=known) == Culprit(14, 6, "n2")
+
+
+def test_the_rank_that_never_spoke_is_whom_a_rendezvous_waits_for() -> None:
+    absent = Places(nodes=("n1", "n2"), ordered=True, world=16, absent=13)
+    cause = line(0, "rendezvous_timeout", "timed out", ranks=(0,))
+    assert begun(cause, places=absent) == Culprit(13, 5, "n2")
+
+
+def test_the_one_rank_of_several_that_resolves_no_name_has_a_place() -> None:
+    one = line(0, "dns_failure", "[rank12]: no such name", ranks=(12,))
+    assert begun(one) == Culprit(12, 4, "n2")
+    other = line(1, "dns_failure", "[rank3]: no such name", ranks=(3,), position="b")
+    assert begun(one, other) == Culprit()
+
+
+def test_ranks_that_follow_each_other_on_their_nodes_have_local_numbers() -> None:
+    block = Places(pairs=((0, "b"), (1, "b"), (2, "a"), (3, "a")), world=4)
+    assert block.local_of(3) == 1
+    assert Places(pairs=((0, "b"), (2, "b"), (1, "a"), (3, "a")), world=4).local_of(2) is None
+    assert Places(pairs=((0, "b"), (1, "b")), world=4).local_of(1) is None

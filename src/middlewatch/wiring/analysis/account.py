@@ -281,9 +281,9 @@ def _ranges(
 
 def _long_before(signal: Signal, cause: Signal | None) -> bool:
     """Whether a line is a consequence of something before the cause, behind which it went on."""
-    if cause is None or signal.kind is not SignalKind.CASCADE_LINE:
+    if cause is None or signal.kind not in {SignalKind.CASCADE_LINE, SignalKind.HINT}:
         return False
-    stepped = signal.step is not None and cause.step is not None and signal.step < cause.step
+    stepped = cause.step is not None and (signal.step is None or signal.step < cause.step)
     return stepped and cause.happened_at - signal.happened_at > BEFORE
 
 
@@ -389,13 +389,11 @@ _INNOCENT = frozenset(
         "data_error",
         "cuda_device_assert",
         "gpu_oom",
-        "gpu_memory_fault",
         "storage_full",
         "checkpoint_corrupt",
         "shm_exhausted",
         "env_import_error",
         "port_in_use",
-        "dns_failure",
         "collective_mismatch",
         "slow_input",
         "time_limit",
@@ -406,8 +404,12 @@ _INNOCENT = frozenset(
 """Classes for which the node where it happened is only a place."""
 
 
+_OF_SEVERAL = frozenset({"gpu_memory_fault", "dns_failure"})
+"""Classes for which a node is suspicious because the others could do what it could not."""
+
+
 def _nodes(drive: Drive, culprit: Culprit, failure_class: str, places: Places) -> tuple[str, ...]:
-    if failure_class in _INNOCENT:
+    if failure_class in _INNOCENT or (failure_class in _OF_SEVERAL and places.alone()):
         return ()
     verdict = drive.verdict
     told = verdict is not None and verdict.basis in _NAMED
