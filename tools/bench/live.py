@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 from middlewatch.adapters.sql.store import open_store
@@ -26,7 +27,7 @@ from middlewatch.model.identity import AttemptKey
 from middlewatch.model.signal import SourceKind
 from middlewatch.ports.store import Store
 from tools.bench.figures import Measured, percentile
-from tools.bench.live_watcher import BEGUN, CLUSTER
+from tools.bench.live_watcher import CLUSTER
 from tools.bench.site import Site, Trouble
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,7 +36,10 @@ RATE = 100_000
 SECONDS = 50.0
 WARM_S = 10.0
 """Of the beginning, when ten thousand jobs are new at once, nothing is measured."""
-LATE_S = 20.0
+LATE_S = 120.0
+"""So long the last failure lines are waited for; how late each was is a figure of its own."""
+BACKLOG_S = 300.0
+"""So long those behind a backlog."""
 LOOK_S = 0.1
 BACKLOG_MB, BACKLOG_FILES, BACKLOG_JOBS, BACKLOG_RATE = 400, 4, 1_000, 10_000
 
@@ -68,9 +72,10 @@ class Sight:
 
 def _live(site: Site, folder: Path, found: Measured) -> None:
     (folder / "logs").mkdir()
+    started = int(time.time())
     for number in range(JOBS):
         (folder / "logs" / f"{number}.log").touch()
-    with _watching(folder, JOBS) as watch:
+    with _watching(folder, JOBS, started) as watch:
         _until("the first tick", lambda: len(_ticks(folder)) > 0)
         crowd = _crowd(folder, JOBS, RATE, SECONDS)
         while crowd.poll() is None:
@@ -78,7 +83,7 @@ def _live(site: Site, folder: Path, found: Measured) -> None:
             time.sleep(LOOK_S)
         begun, written, took = _end(folder)
         until = time.monotonic() + LATE_S
-        lines = [key for key in _noted(folder, "line") if key[2] >= begun + WARM_S]
+        lines = [key for key in _noted(folder, "line", started) if key[2] >= begun + WARM_S]
         while time.monotonic() < until and any(key[:2] not in watch.seen for key in lines):
             watch.look()
             time.sleep(LOOK_S)
@@ -101,19 +106,22 @@ def _live(site: Site, folder: Path, found: Measured) -> None:
 
 
 def _backlog(folder: Path, found: Measured) -> None:
+    started = int(time.time())
     crowd = _crowd(folder, BACKLOG_JOBS, BACKLOG_RATE, SECONDS, str(BACKLOG_MB), str(BACKLOG_FILES))
     _until("the backlog", lambda: "written" in _text(folder / "notes"))
-    with _watching(folder, BACKLOG_JOBS) as watch:
+    with _watching(folder, BACKLOG_JOBS, started) as watch:
         _until("the watcher", (folder / "report.ticks").exists)
         begun = time.time()
-        last = [key[:2] for key in _noted(folder, "backlog")]
-        until = time.monotonic() + SECONDS
+        last = [key[:2] for key in _noted(folder, "backlog", started)]
+        until = time.monotonic() + BACKLOG_S
         while time.monotonic() < until and any(key not in watch.seen for key in last):
             watch.look()
             time.sleep(LOOK_S)
         missing = sum(key not in watch.seen for key in last)
         if missing:
-            raise Trouble(f"{missing} of the backlog's last lines had no signal")
+            raise Trouble(
+                f"{missing} of the backlog's last lines had no signal within {BACKLOG_S:.0f} s"
+            )
         done = max(watch.seen[key] for key in last)
         size = sum(
             place
@@ -126,7 +134,7 @@ def _backlog(folder: Path, found: Measured) -> None:
             time.sleep(LOOK_S)
     lags = [
         watch.seen[key[:2]] - key[2]
-        for key in _noted(folder, "line")
+        for key in _noted(folder, "line", started)
         if begun <= key[2] <= done and key[:2] in watch.seen
     ]
     if lags:
@@ -134,13 +142,20 @@ def _backlog(folder: Path, found: Measured) -> None:
 
 
 @contextmanager
-def _watching(folder: Path, jobs: int) -> Iterator[Sight]:
+def _watching(folder: Path, jobs: int, started: int) -> Iterator[Sight]:
     state = folder / "state"
     state.mkdir()
     (folder / "logs").mkdir(exist_ok=True)
     program = [sys.executable, "-m", "tools.bench.live_watcher"]
     core = str(min(os.sched_getaffinity(0)))
-    words = [str(folder / "logs"), str(state), str(jobs), core, str(folder / "report")]
+    words = [
+        str(folder / "logs"),
+        str(state),
+        str(jobs),
+        core,
+        str(folder / "report"),
+        str(started),
+    ]
     process = subprocess.Popen([*program, *words], cwd=ROOT)
     try:
         _until(
@@ -184,7 +199,7 @@ def _room(files: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def _until(what: str, holds: Callable[[], bool], limit_s: float = 90.0) -> None:
+def _until(what: str, holds: Callable[[], bool], limit_s: float = 300.0) -> None:
     until = time.monotonic() + limit_s
     while not holds():
         if time.monotonic() > until:
@@ -203,13 +218,14 @@ def _places(folder: Path) -> Iterator[tuple[int, int, str]]:
             yield int(words[0]), int(words[1]), words[-1]
 
 
-def _noted(folder: Path, kind: str) -> list[tuple[str, int, float]]:
-    """Attempt, place and time of each failure line."""
+def _noted(folder: Path, kind: str, started: int) -> list[tuple[str, int, float]]:
+    """Attempt, place and time of each failure line, where all jobs ``started`` at that second."""
+    begun = datetime.fromtimestamp(started, UTC)
     found: list[tuple[str, int, float]] = []
     for line in _text(folder / "notes").splitlines():
         words = line.split()
         if words[-1] == kind:
-            attempt = AttemptKey(CLUSTER, words[0], BEGUN).attempt_id()
+            attempt = AttemptKey(CLUSTER, words[0], begun).attempt_id()
             found.append((attempt, int(words[1]), float(words[2])))
     return found
 

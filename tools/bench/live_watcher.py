@@ -1,10 +1,10 @@
 """Runs by itself: the real watcher over a listing of many running jobs, on one core.
 
-    live_watcher.py FOLDER STATE JOBS CORE REPORT
+    live_watcher.py FOLDER STATE JOBS CORE REPORT BEGUN
 
 The store, the scanner, the reader of files and the detection are the product's; only the scheduler
 is played, for no cluster here has ten thousand jobs. Its listing is made anew at each look, as a
-real one is. On SIGTERM the tick under way is finished and the report written.
+real one is; all jobs began at BEGUN, seconds since the epoch. On SIGTERM the tick under way is finished and the report written.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from pathlib import Path
 from middlewatch.adapters.clock.system import SystemClock
 from middlewatch.adapters.logs import FileLogs, RecordCodec, room_for_files
 from middlewatch.adapters.scan import read_catalogue, scanner_for
+from middlewatch.adapters.scan.catalogue import read_loops
 from middlewatch.adapters.sql.store import open_store
 from middlewatch.model.action import Action, Answered, CommandResult
 from middlewatch.model.answer import Absent, Answer, Known
@@ -43,17 +44,18 @@ from middlewatch.wiring.memory import collect_rarely
 
 CLUSTER = ClusterId("slurm", "bench")
 COMMENT = '{"middlewatch":{"environment":"bench","mode":"observe"}}'
-BEGUN = datetime(2026, 1, 1, tzinfo=UTC)
 PAUSE_S = 0.05
 
 
 class Crowd:
-    """A scheduler that shows ``jobs`` running jobs, whose output is in ``folder``."""
+    """A scheduler that shows ``jobs`` running jobs that began at ``begun``, whose output is in
+    ``folder``."""
 
     cluster = CLUSTER
 
-    def __init__(self, folder: Path, jobs: int) -> None:
+    def __init__(self, folder: Path, jobs: int, begun: datetime) -> None:
         self._folder = folder
+        self._begun = begun
         self._views = tuple(
             JobView(
                 job_id=str(number),
@@ -62,8 +64,8 @@ class Crowd:
                 reason="None",
                 priority=100,
                 restarts=0,
-                submitted_at=BEGUN,
-                started_at=BEGUN,
+                submitted_at=begun,
+                started_at=begun,
                 partitions=("train",),
                 node_list=f"n{number}",
                 node_count=1,
@@ -87,7 +89,7 @@ class Crowd:
         path = str(self._folder / f"{job_id}.log")
         found = JobDetail(
             job_id=job_id,
-            submitted_at=BEGUN,
+            submitted_at=self._begun,
             comment=COMMENT,
             name="train",
             work_dir="/",
@@ -124,16 +126,17 @@ def memory_kb() -> int:
     return int(text.split()[1]) * os.sysconf("SC_PAGE_SIZE") // 1024
 
 
-def made(folder: Path, state: Path, jobs: int) -> Watcher:
-    catalogue, clock = read_catalogue(), SystemClock()
+def made(folder: Path, state: Path, jobs: int, begun: datetime) -> Watcher:
+    catalogue, loops, clock = read_catalogue(), read_loops(), SystemClock()
     store = open_store(state / "middlewatch.db")
     collect_rarely()
     return Watcher(
         store=store,
-        scheduler=Crowd(folder, jobs),
+        scheduler=Crowd(folder, jobs, begun),
         logs=FileLogs(hold=room_for_files()),
         scanner=scanner_for(catalogue),
-        patterns=catalogue.by_id(),
+        loops=scanner_for(loops),
+        patterns={**catalogue.by_id(), **loops.by_id()},
         codec=RecordCodec(Watch),
         policy=Policy(),
         # To ask for ten thousand comments is slurmctld's work, which is played here.
@@ -149,7 +152,8 @@ def main() -> None:
     report = Path(sys.argv[5])
     stop: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _frame: stop.append(number))
-    watcher = made(folder, state, jobs)
+    begun_at = datetime.fromtimestamp(int(sys.argv[6]), UTC)
+    watcher = made(folder, state, jobs, begun_at)
     empty_kb = memory_kb()
     ticks, longest, read = 0, 0.0, 0
     begun, used = time.monotonic(), time.process_time()

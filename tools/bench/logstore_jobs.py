@@ -108,7 +108,7 @@ def _rounds(
     store = open_store(state / "middlewatch.db")
     watcher = Watcher(
         store=store,
-        scheduler=Crowd(state, JOBS),
+        scheduler=Crowd(state, JOBS, clock.now().replace(microsecond=0)),
         logs=logs,
         places=place_in(logs),
         scanner=scanner_for(catalogue),
