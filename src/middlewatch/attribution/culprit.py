@@ -9,6 +9,7 @@ nobody says stays open.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -126,18 +127,30 @@ def _alone(named: str, own: Sequence[Signal], places: Places) -> Culprit:
 
 
 def _accused(own: Sequence[Signal]) -> int | None:
-    """The one rank that lines about the others' waiting name as missing, or as lost; None where
-    they name none, or several."""
-    named: set[str] = set()
+    """The one rank that lines about the others' waiting name as missing, or as lost; of several the
+    one that most of the lines name. None where they name none, or none in particular."""
+    named: Counter[str] = Counter()
     for signal in own:
         if class_of(signal) in WAITING or class_of(signal) == "peer_connection_lost":
             ranks = dict(_DETAIL.findall(signal.detail)).get("ranks", "")
-            named.update(part for part in ranks.split(",") if part)
-    return _number(named.pop()) if len(named) == 1 else None
+            named.update({part for part in ranks.split(",") if part})
+    return _number(_majority(named))
+
+
+def _majority(named: Counter[str]) -> str | None:
+    """The name that more lines give than all others together; of one, that one."""
+    if not named:
+        return None
+    name, most = named.most_common(1)[0]
+    return name if 2 * most > named.total() else None
 
 
 def _of_a_process(named: str, cause: Signal, own: Sequence[Signal], places: Places) -> Culprit:
     """The process that failed, from whoever says so."""
+    if named == "ib_link_error" and "peer=" in cause.detail:
+        blamed = _blamed(own, places)
+        if blamed is not None:
+            return blamed
     witnesses = (cause, *_same(cause, own))
     for signal in witnesses:
         if places.launchers and "srun: " in signal.excerpt:
@@ -297,16 +310,42 @@ def _node_at_whole(named: str, cause: Signal, own: Sequence[Signal], places: Pla
 
 
 def _peer(own: Iterable[Signal], places: Places) -> str | None:
-    """The other end of a lost connection, where it is named and not only numbered."""
+    """The other end of a lost connection, where it is named and not only numbered: whom most of
+    those who lost one name, or else whom the first of them names."""
+    named: list[str] = []
     for signal in own:
         name = re.split(r"[<:,]", dict(_DETAIL.findall(signal.detail)).get("peer", ""))[0]
         if name and name[0].isdigit() and (node := places.node_told(name)) is not None:
-            return node
+            named.append(node)
+            continue
         if not name or name[0].isdigit() or name[0] == "[":
             continue  # an address; whose it is nobody says
         dotted = any("." in node for node in places.nodes)
-        return _own(name, places) or (name if dotted else name.partition(".")[0])
-    return None
+        node = _own(name, places) or dict(places.aliases).get(name)
+        named.append(node or (name if dotted else name.partition(".")[0]))
+    return _majority(Counter(named)) or next(iter(named), None)
+
+
+def _blamed(own: Sequence[Signal], places: Places) -> Culprit | None:
+    """The node that several others say they lost over the network, and that blames nobody; with
+    its rank, where all of them lost it at one device: rails join like devices."""
+    accusers: dict[str, set[str]] = {}
+    devices: set[str] = set()
+    for signal in own:
+        detail = dict(_DETAIL.findall(signal.detail))
+        writer = _single(signal.nodes, places)
+        if class_of(signal) != "ib_link_error" or "peer" not in detail or writer is None:
+            continue
+        peer = places.node_told(re.split(r"[<:,]", detail["peer"])[0])
+        if peer is not None:
+            accusers.setdefault(peer, set()).add(writer)
+            devices.add(detail.get("gpu", ""))
+    blamers = {writer for writers in accusers.values() for writer in writers}
+    guilty = [n for n, writers in accusers.items() if len(writers) > 1 and n not in blamers]
+    if len(guilty) != 1 or len(accusers) != 1:
+        return None
+    local = _number(devices.pop()) if len(devices) == 1 else None
+    return _placed(None, local, guilty[0], places)
 
 
 def _single(nodes: Sequence[str], places: Places) -> str | None:

@@ -229,3 +229,26 @@ def test_ranks_that_follow_each_other_on_their_nodes_have_local_numbers() -> Non
     assert block.local_of(3) == 1
     assert Places(pairs=((0, "b"), (2, "b"), (1, "a"), (3, "a")), world=4).local_of(2) is None
     assert Places(pairs=((0, "b"), (1, "b")), world=4).local_of(1) is None
+
+
+def test_of_several_accused_the_one_whom_most_accuse_is_the_culprit() -> None:
+    said = [
+        line(n, "peer_connection_lost", ranks=(n,), detail=f"ranks={whom}", position=f"p{n}")
+        for n, whom in enumerate((5, 5, 1, 5))
+    ]
+    assert begun(*said).rank == 5
+    assert begun(*said[1:3]).rank is None
+
+
+def test_a_node_that_several_others_lost_over_the_network_is_to_blame() -> None:
+    known = Places(
+        nodes=("n1", "n2", "n3"), ordered=True, world=12,
+        aliases=(("10.0.0.1", "n1"), ("10.0.0.2", "n2"), ("10.0.0.3", "n3")),
+    )  # fmt: skip
+    lost = [
+        line(0, "ib_link_error", nodes=(n,), detail="gpu=2 peer=10.0.0.2<7>", position=n)
+        for n in ("n1", "n3")
+    ]
+    assert begun(*lost, places=known) == Culprit(6, 2, "n2")
+    back = line(1, "ib_link_error", nodes=("n2",), detail="gpu=2 peer=10.0.0.1<7>", position="b")
+    assert begun(*lost, back, places=known).node == "n1"

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from middlewatch.attribution.places import Places
 from middlewatch.detection.names import hosts as expanded
 from middlewatch.detection.names import numbers
+from middlewatch.wiring.analysis.dealt import dealt
 from middlewatch.wiring.analysis.seats import Seats, seats_in
 
 _HOST = r"[A-Za-z][A-Za-z0-9.-]{0,62}[A-Za-z0-9]|[A-Za-z]"
@@ -107,6 +108,7 @@ def places_in(data: bytes, more: Iterable[str] = (), order: Sequence[str] = ()) 
     for pattern in _RANGES:
         for match in pattern.finditer(data):
             seen.range(match.groupdict())
+    seen.dealt(dealt(data))
     seen.job_map(data)
     seen.world_info(data)
     seen.tasks(data)
@@ -128,6 +130,8 @@ def places_in(data: bytes, more: Iterable[str] = (), order: Sequence[str] = ()) 
     for match in _LOCAL.finditer(data):
         seen.locals.setdefault(int(match.group(1)[:7]), int(match.group(2)[:7]))
     world = _most(_WORLD, data)
+    if world is None and seen.tables and len(seen.pairs) == max(seen.pairs) + 1:
+        world = len(seen.pairs)
     seats = seats_in(data, seen.known(), world)
     seen.seated(seats)
     return seen.places(listed, world, _most(_PER_NODE, data), seats)
@@ -161,6 +165,17 @@ class _Seen:
             for rank in range(low, high + 1):
                 self.pairs.setdefault(rank, node)
                 self.locals.setdefault(rank, rank - low)
+
+    def dealt(self, hosts: Sequence[tuple[str, int]]) -> None:
+        """A list of all hosts with the ranks of each."""
+        rank = 0
+        for node, count in hosts:
+            self.names[node] = None
+            self.tables = True
+            for local in range(count):
+                self.pairs.setdefault(rank, node)
+                self.locals.setdefault(rank, local)
+                rank += 1
 
     def job_map(self, data: bytes) -> None:
         """mpirun's map of the job: hosts, and the processes on each."""
@@ -258,6 +273,7 @@ class _Seen:
         for rank, local in seats.locals.items():
             self.locals.setdefault(rank, local)
         self.names.update(dict.fromkeys(seats.pairs.values()))
+        self.tables = self.tables or (bool(seats.pairs) and len(seats.pairs) > max(seats.pairs))
 
     def places(
         self, listed: Sequence[str], world: int | None, per_node: int | None, seats: Seats
