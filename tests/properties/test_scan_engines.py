@@ -63,9 +63,12 @@ def hyperscan() -> LineScanner:
         pytest.skip(f"no Hyperscan on this machine: {error}")
 
 
-@pytest.fixture(scope="module")
-def pair(hyperscan: LineScanner) -> tuple[LineScanner, LineScanner]:
-    return hyperscan, RE2
+@pytest.fixture(scope="module", params=["hyperscan", "re2"])
+def pair(request: pytest.FixtureRequest) -> tuple[LineScanner, LineScanner]:
+    """One that searches for a word of each pattern, and one that searches with whole patterns."""
+    if request.param == "re2":
+        return scanner_for(CATALOGUE, Engine.RE2), RE2
+    return request.getfixturevalue("hyperscan"), RE2
 
 
 @st.composite

@@ -23,8 +23,10 @@ from middlewatch.adapters.scan.engine import (
     cache_folder,
     database_of,
     engine_of,
+    refused_of,
 )
 from middlewatch.adapters.scan.syntax import tree
+from middlewatch.model.pattern import Pattern, PatternKind
 
 SMALL = Catalogue(tuple(p for p in read_catalogue().patterns if p.id.startswith("cuda."))[:5])
 LINE = b"RuntimeError: CUDA error: uncorrectable ECC error encountered\n"
@@ -124,6 +126,16 @@ def test_patterns_of_ours_give_the_engine_a_word_to_look_for() -> None:
         if word_length(core) < LEAST
     }
     assert found <= WORDLESS, "measure it: make bench ONLY=detect"
+
+
+def test_pattern_that_hyperscan_refuses_costs_the_others_nothing(folder: Path) -> None:
+    assert refused_of([(0, "error"), (1, "a$b"), (2, "node")]) == [(1, "a$b")]
+    odd = Pattern(id="odd.end", kind=PatternKind.HINT, regex=r"node(?: lost$|,) gone")
+    catalogue = Catalogue((*SMALL.patterns, odd))
+    scanner = HyperscanScanner(catalogue, folder)
+    assert scanner.by_re2 == ("odd.end",)
+    block = LINE + b"node, gone\n"
+    assert scanner.scan(block, 0) == Re2Scanner(catalogue).scan(block, 0)
 
 
 def test_what_was_compiled_is_kept_for_us_alone(folder: Path) -> None:

@@ -24,7 +24,7 @@ from middlewatch.adapters.scan.catalogue import Catalogue
 from middlewatch.adapters.scan.cores import cores
 from middlewatch.adapters.scan.finding import Both, Finder, HyperscanFinder, Re2Finder
 from middlewatch.adapters.scan.reading import LineReader
-from middlewatch.adapters.scan.scanner import LineScanner, Re2Scanner
+from middlewatch.adapters.scan.scanner import LineScanner
 from middlewatch.adapters.scan.syntax import UnsupportedError, tree, written
 
 if TYPE_CHECKING:
@@ -56,13 +56,13 @@ def scanner_for(
     Raises `NoEngineError` where Hyperscan is asked for by name and cannot be had.
     """
     if engine is Engine.RE2:
-        return Re2Scanner(catalogue)
+        return CoresScanner(catalogue)
     try:
         return HyperscanScanner(catalogue, cache_folder() if folder is None else folder)
     except NoEngineError:
         if engine is Engine.HYPERSCAN:
             raise
-        return Re2Scanner(catalogue)
+        return CoresScanner(catalogue)
 
 
 def engine_of(scanner: LineScanner) -> Engine:
@@ -75,16 +75,20 @@ class HyperscanScanner(LineScanner):
 
     def __init__(self, catalogue: Catalogue, folder: Path | None = None) -> None:
         """Raises `NoEngineError`; ``folder`` None: nothing is kept."""
-        wanted: list[tuple[int, str]] = []
-        others: list[tuple[int, str]] = []
-        for number, pattern in enumerate(catalogue.patterns):
-            found = _cores_of(pattern.regex) if pattern.id not in catalogue.foreign else ()
-            if found:
-                wanted.extend((number, core) for core in found)
-            else:
-                others.append((number, pattern.regex))
-        self.by_re2 = tuple(catalogue.patterns[number].id for number, _ in others)
-        finders: list[Finder] = [HyperscanFinder(database_of(wanted, folder))]
+        wanted, others = _parted(catalogue)
+        try:
+            database = database_of(wanted, folder)
+        except NoEngineError:
+            # One expression that it refuses must not cost all the others their speed.
+            refused = refused_of(wanted)
+            if not refused:
+                raise
+            numbers = {number for number, _ in refused}
+            wanted, more = _divided(wanted, numbers)
+            others = [*others, *more]
+            database = database_of(wanted, folder)
+        self.by_re2 = tuple(dict.fromkeys(catalogue.patterns[number].id for number, _ in others))
+        finders: list[Finder] = [HyperscanFinder(database)]
         if others:
             finders.append(Re2Finder(others))
         super().__init__(
@@ -92,6 +96,43 @@ class HyperscanScanner(LineScanner):
             finders[0] if len(finders) == 1 else Both(finders),
             LineReader([pattern.regex for pattern in catalogue.patterns]),
         )
+
+
+class CoresScanner(LineScanner):
+    """By RE2, which searches for the same words as Hyperscan does: where there is no Hyperscan.
+    With whole patterns it would read some hundred kilobytes a second."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        """Raises `ValueError` where the patterns together do not fit into RE2's memory."""
+        wanted, others = _parted(catalogue)
+        super().__init__(
+            catalogue.patterns,
+            Re2Finder([*wanted, *others]),
+            LineReader([pattern.regex for pattern in catalogue.patterns]),
+        )
+
+
+Expressions = list[tuple[int, str]]
+"""What is searched for, with the numbers of the patterns."""
+
+
+def _parted(catalogue: Catalogue) -> tuple[Expressions, Expressions]:
+    """The words of our own patterns, and the patterns that are searched for as they stand."""
+    wanted: Expressions = []
+    others: Expressions = []
+    for number, pattern in enumerate(catalogue.patterns):
+        found = _cores_of(pattern.regex) if pattern.id not in catalogue.foreign else ()
+        if found:
+            wanted.extend((number, core) for core in found)
+        else:
+            others.append((number, pattern.regex))
+    return wanted, others
+
+
+def _divided(expressions: Expressions, numbers: set[int]) -> tuple[Expressions, Expressions]:
+    """Those of other patterns, and those of these ``numbers``."""
+    kept = [one for one in expressions if one[0] not in numbers]
+    return kept, [one for one in expressions if one[0] in numbers]
 
 
 def _cores_of(regex: str) -> tuple[str, ...]:
@@ -133,6 +174,19 @@ def database_of(
             f"hyperscan will not do here: {error}; set watcher.engine to re2"
         ) from error
     return made
+
+
+def refused_of(expressions: Sequence[tuple[int, str]]) -> Expressions:
+    """Those that Hyperscan does not take even alone; none where it is not to be had."""
+    refused = []
+    for one in expressions:
+        try:
+            database_of([one])
+        except NoEngineError as error:
+            if isinstance(error.__cause__, ImportError):
+                return []
+            refused.append(one)
+    return refused
 
 
 def _ready(database: hyperscan.Database) -> hyperscan.Database:

@@ -11,8 +11,10 @@ same places.
 
 from __future__ import annotations
 
+import re
 import string
 from dataclasses import dataclass
+from functools import lru_cache
 
 LINE_FEED = 10
 ALL = frozenset(range(256)) - {LINE_FEED}
@@ -84,9 +86,24 @@ def tree(regex: str) -> Node:
     return node
 
 
+@lru_cache(maxsize=1024)
+def _inside(group: str, *, folded: bool) -> Node:
+    """What stands between a group's brackets. Hundreds of patterns begin with the same ones."""
+    reader = _Reader(group, nested=True)
+    node = reader.either(folded=folded)
+    if reader.at < len(group):
+        raise UnsupportedError("unmatched )")
+    return node
+
+
+_BRACKETS = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|[()]", re.DOTALL)
+"""Brackets, and what may hold some that mean nothing."""
+
+
 class _Reader:
-    def __init__(self, regex: str) -> None:
+    def __init__(self, regex: str, *, nested: bool = False) -> None:
         self._text = regex
+        self._nested = nested
         self.at = 0
 
     def _peek(self, wanted: str) -> bool:
@@ -107,8 +124,10 @@ class _Reader:
     def either(self, *, folded: bool) -> Node:
         branches: list[Node] = []
         items: list[Node] = []
-        while self.at < len(self._text) and not self._peek(")"):
-            if self._take("|"):
+        while (char := self._text[self.at : self.at + 1]) and char != ")":
+            if char not in "|(":
+                items.append(self._repeated(self._atom(folded=folded)))
+            elif self._take("|"):
                 branches.append(Row(tuple(items)))
                 items = []
             elif self._take("(?i)"):
@@ -136,7 +155,7 @@ class _Reader:
             case "*" | "+" | "?" | ")":
                 raise UnsupportedError(f"{char!r} at {self.at - 1}")
             case _:
-                return Chars(_folded(frozenset({_byte(char)}), folded=folded) & ALL)
+                return _literal(char, folded=folded)
 
     def _group(self, *, folded: bool) -> Node:
         if self._take("?"):
@@ -147,13 +166,26 @@ class _Reader:
                     pass
             elif not self._take(":"):
                 raise UnsupportedError(f"(?{self._text[self.at : self.at + 1]}")
+        if not self._nested:
+            end = self._closing()
+            begin, self.at = self.at, end + 1
+            return _inside(self._text[begin:end], folded=folded)
         inside = self.either(folded=folded)
         if not self._take(")"):
             raise UnsupportedError("missing )")
         return inside
 
+    def _closing(self) -> int:
+        """Where the bracket is that ends the group that has begun."""
+        open_ones = 1
+        for found in _BRACKETS.finditer(self._text, self.at):
+            open_ones += {"(": 1, ")": -1}.get(found[0], 0)
+            if not open_ones:
+                return found.start()
+        raise UnsupportedError("missing )")
+
     def _repeated(self, item: Node) -> Node:
-        while True:
+        while (char := self._text[self.at : self.at + 1]) and char in "*+?{":
             if self._take("*"):
                 low, high = 0, None
             elif self._take("+"):
@@ -166,6 +198,7 @@ class _Reader:
                 return item
             self._take("?")  # lazy: that a line matches is the same
             item = Times(item, low, high)
+        return item
 
     def _counted(self) -> bool:
         end = self._text.find("}", self.at)
@@ -222,6 +255,11 @@ class _Reader:
     def _one(self) -> frozenset[int]:
         char = self._next()
         return self._escaped() if char == "\\" else frozenset({_byte(char)})
+
+
+@lru_cache(maxsize=1024)
+def _literal(char: str, *, folded: bool) -> Chars:
+    return Chars(_folded(frozenset({_byte(char)}), folded=folded) & ALL)
 
 
 def _byte(char: str) -> int:

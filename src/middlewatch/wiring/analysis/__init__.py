@@ -50,11 +50,11 @@ class Analyst:
     @classmethod
     def ready(cls, extra: Path | None = None, policy: Policy | None = None) -> Analyst:
         """With our patterns, and those of the folder ``extra``."""
-        from middlewatch.adapters.scan.scanner import Re2Scanner
+        from middlewatch.adapters.scan.engine import scanner_for
 
         catalogue = read_catalogue(extra)
         loops = read_loops()
-        return cls(catalogue, Re2Scanner(catalogue), loops, Re2Scanner(loops), policy or Policy())
+        return cls(catalogue, scanner_for(catalogue), loops, scanner_for(loops), policy or Policy())
 
     @property
     def patterns(self) -> dict[str, Pattern]:

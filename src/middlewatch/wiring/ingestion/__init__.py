@@ -86,11 +86,11 @@ def checked_here(settings: Settings, asked: Asked, *, slurm: bool) -> Report:
 class _Judge:
     def __init__(self, settings: Settings, known: Known) -> None:
         from middlewatch.adapters.scan.catalogue import read_loops
-        from middlewatch.adapters.scan.scanner import Re2Scanner
+        from middlewatch.adapters.scan.engine import scanner_for
         from middlewatch.wiring.patterns import catalogue_of
 
         catalogue, loops = catalogue_of(settings.watcher), read_loops()
-        self._scanner, self._loops = Re2Scanner(catalogue), Re2Scanner(loops)
+        self._scanner, self._loops = scanner_for(catalogue), scanner_for(loops)
         self._patterns = {**catalogue.by_id(), **loops.by_id()}
         self._settings = settings
         self._known = known
