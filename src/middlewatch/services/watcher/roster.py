@@ -25,6 +25,7 @@ from middlewatch.model.attempt import (
 from middlewatch.model.identity import ClusterId
 from middlewatch.model.optin import JobMode, read_comment
 from middlewatch.model.scheduler import JobDetail, JobState, JobView, Snapshot
+from middlewatch.ports.clock import Clock
 from middlewatch.ports.errors import PortError
 from middlewatch.ports.scheduler import Scheduler
 from middlewatch.ports.store import AttemptFilter, Store
@@ -59,8 +60,11 @@ class Roster:
         scheduler: Scheduler,
         settings: WatcherSettings,
         share: Share | None = None,
+        clock: Clock | None = None,
     ) -> None:
+        """``clock`` measures how quickly the scheduler answers; without one it is asked little."""
         self._share = share or Whole()
+        self._clock = clock
         self._store = store
         self._scheduler = scheduler
         self._settings = settings
@@ -71,6 +75,8 @@ class Roster:
         self._names: dict[tuple[str, datetime], str] = {}
         self._loaded = False
         self._details_left = 0
+        self._quick_left = 0
+        self._details_took_s = 0.0
         self._unhurried_left = 0
 
     # -- access ----------------------------------------------------------------------------------
@@ -168,6 +174,8 @@ class Roster:
     def take(self, snapshot: Snapshot, now: datetime, report: WatcherReport) -> None:
         """Bring the attempts in step with a complete listing."""
         self._details_left = self._settings.details_per_tick
+        self._quick_left = self._settings.quick_per_tick - self._details_left
+        self._details_took_s = 0.0
         self._unhurried_left = self._settings.unhurried_per_tick
         report.jobs_listed = len(snapshot.jobs)
         waiting = by_awaited(snapshot.jobs)
@@ -284,12 +292,17 @@ class Roster:
     def _detail(self, view: JobView, report: WatcherReport) -> JobDetail | None:
         """The detail of just the attempt that the listing showed; None where it is not to be had
         now."""
-        if self._details_left <= 0:
+        if self._details_left > 0:
+            self._details_left -= 1
+        elif view.job_id not in self._jobs and self._answers_quickly():
+            self._quick_left -= 1
+        else:
             return None
-        self._details_left -= 1
         report.details_read += 1
         self._share.keep()
+        began = self._seconds()
         answer = self._scheduler.detail(view.job_id)
+        self._details_took_s += self._seconds() - began
         match answer:
             case Known(detail, _):
                 if detail.submitted_at not in {None, view.submitted_at}:
@@ -300,6 +313,14 @@ class Roster:
             case Unknown(why, _):
                 report.errors.append(f"job {view.job_id}: comment not read: {why}")
                 return None
+
+    def _answers_quickly(self) -> bool:
+        """Whether a scheduler of which so much was asked in this tick may be asked more."""
+        quick = self._details_took_s < self._settings.details_s
+        return self._clock is not None and self._quick_left > 0 and quick
+
+    def _seconds(self) -> float:
+        return 0.0 if self._clock is None else self._clock.monotonic()
 
     def _begin(self, view: JobView, now: datetime, report: WatcherReport, kept: list[Kept]) -> None:
         if not kept and urgency(view, now)[0] > 1:

@@ -24,7 +24,8 @@ class WatcherSettings:
     ``others_per_tick``: how many jobs that are not opted in are asked again in one tick, each at
     most every ``others_every_s``; ``again_per_tick`` how many that are. ``details_per_tick``
     bounds all such questions together, ``unhurried_per_tick`` those about jobs that wait or ended
-    long ago, of which a cluster can have thousands.
+    long ago, of which a cluster can have thousands. A scheduler that answers quickly is asked about
+    more jobs that are new, ``quick_per_tick`` at most, until its answers took ``details_s``.
 
     ``late_lines_s``: how long files are read on after an end. ``stale_file_s``: how long after an
     attempt's start a file that was last written before it is taken for somebody else's.
@@ -45,6 +46,8 @@ class WatcherSettings:
     others_every_s: float = 60.0
     others_per_tick: int = 4
     details_per_tick: int = 8
+    quick_per_tick: int = 64
+    details_s: float = 0.2
     unhurried_per_tick: int = 2
     again_per_tick: int = 4
     accounting_per_tick: int = 8

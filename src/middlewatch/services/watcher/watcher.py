@@ -74,7 +74,7 @@ class Watcher:
         self._scheduler = scheduler
         self._policy = self._site = policy or Policy()
         self._settings = settings or WatcherSettings()
-        self._roster = Roster(store, scheduler, self._settings, self._share)
+        self._roster = Roster(store, scheduler, self._settings, self._share, clock)
         self._reader = Reader(
             store=store,
             logs=logs,
