@@ -16,6 +16,7 @@ TWO = [("elk-1", 4), ("elk-2", 4)]
         b"*** elk-1(0-3) elk-2(4-7) ***",
         b"layout: ranks r0-r3 elk-1, r4-r7 elk-2",
         b"[start] elk-1: ranks 0..3\n[start] elk-2: ranks 4..7\n",
+        b"host elk-1 addr 10.4.4.1 ranks 0..3\nhost elk-2 addr 10.4.4.2 ranks 4..7\n",
         b"0-3 on elk-1; 4-7 on elk-2",
         b"mpirun -np 8 -H elk-1:4,elk-2:4 python train.py",
         b"elk-1 slots=4\nelk-2 slots=4\n",

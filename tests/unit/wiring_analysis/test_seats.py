@@ -105,3 +105,10 @@ def test_hours_and_minutes_are_no_heads() -> None:
     data = "\n".join(f"{n:02d}:{n % 60:02d}:00 step" for n in range(8)).encode()
 
     assert places_in(data + b"\nworld_size=8\n").heads == ()
+
+
+def test_devices_that_count_with_the_ranks_are_no_hosts() -> None:
+    places = places_in(_log(" {r}: {h} gpu{d} rank={r} world_size=8"))
+
+    assert places.node_of(6) == "box2"
+    assert places.local_of(6) == 2

@@ -16,6 +16,7 @@ _HOST = r"(?P<node>[A-Za-z][A-Za-z-]*[0-9][A-Za-z0-9.-]*|[A-Za-z]+-[A-Za-z0-9.-]
 _SPAN = r"\[?[rR]?(?P<low>\d{1,5})(?:-|\.\.|:| to |\.\.\.)[rR]?(?P<high>\d{1,5})(?![\d.:-])\]?"
 _RANGES = (
     re.compile(rf"{_HOST}[ =:(\[,]{{1,3}}(?:(?:global )?ranks?[ =:]{{1,2}})?{_SPAN}".encode()),
+    re.compile(rf"{_HOST}\b[^\n]{{1,60}}?\branks?[ =:\[]{{1,3}}{_SPAN}".encode()),
     re.compile(rf"(?<![\w.-]){_SPAN}[ =:@,>-]{{1,4}}(?:on )?(?:host |node )?{_HOST}".encode()),
 )
 _COUNTED = re.compile(rf"{_HOST}:(?P<count>\d{{1,2}})(?=,|\s|$)".encode())

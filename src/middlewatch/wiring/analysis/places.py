@@ -94,6 +94,7 @@ _PER_NODE = re.compile(
 _LAUNCHER = re.compile(
     rb"torch[./]distributed[./](?:run|elastic|launch)|torchrun|deepspeed[./]launcher|accelerate launch"
 )
+_DEVICE = re.compile(r"[A-Za-z]+[-_]?(\d{1,2})")
 _NO_HOST = frozenset({"localhost", "rank", "file", "line", "none", "node", "host", "the", "error"})
 
 
@@ -132,6 +133,7 @@ def places_in(data: bytes, more: Iterable[str] = (), order: Sequence[str] = ()) 
     world = _most(_WORLD, data)
     if world is None and seen.tables and len(seen.pairs) == max(seen.pairs) + 1:
         world = len(seen.pairs)
+    seen.drop_devices()
     seats = seats_in(data, seen.known(), world)
     seen.seated(seats)
     return seen.places(listed, world, _most(_PER_NODE, data), seats)
@@ -261,6 +263,18 @@ class _Seen:
             if len(hosts) == 1:
                 for rank in ranks:
                     self.pairs.setdefault(rank, hosts[0])
+
+    def drop_devices(self) -> None:
+        """Names that count with the ranks on every node are devices and no hosts."""
+        named = {rank: m for rank, n in self.pairs.items() if (m := _DEVICE.fullmatch(n))}
+        if len(named) < 4:
+            return
+        per = len({m.group() for m in named.values()})
+        if per < len(named) and all(int(m.group(1)) == rank % per for rank, m in named.items()):
+            for rank, match in named.items():
+                self.names.pop(match.group(), None)
+                del self.pairs[rank]
+                self.locals.setdefault(rank, int(match.group(1)))
 
     def known(self) -> dict[str, str]:
         """Every name of a host so far, and the host that it means."""

@@ -29,7 +29,7 @@ _BUS = re.compile(r"\bbusId ([0-9a-f]{4,12})\b")
 _TOKEN = re.compile(r"[A-Za-z0-9][\w.-]*")
 _SHAPE = re.compile(r"[A-Za-z][A-Za-z-]*[A-Za-z-]?\d[\w.-]*|[a-z]+-[a-z0-9.-]+")
 _NO_HOST = re.compile(
-    r"(?i)(?:gpu|cuda|rank|rk?|local|worker|proc|process|step|epoch|iter|thread|task|layer|block|stage|bucket|it|device|dev|info|e|w|i)[-_]?\d+"
+    r"(?i)(?:cuda|rank|rk?|local|worker|proc|process|step|epoch|iter|thread|task|layer|block|stage|bucket|it|device|dev|info|e|w|i)[-_]?\d+|(?i:gpu)[-_]?\d"
 )
 _NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\d+")
 _HEAD = re.compile(r"(?<=[\[(<{|r])(\d{1,6})(?= ?[\])>}|])|^ {0,3}(\d{1,6})(?=: ?\D|> | ?\|)")
@@ -135,7 +135,9 @@ def _hosts_in(line: str, known: dict[str, str]) -> dict[str, str]:
     if names:
         told = {name: known[name.lower()] for name in names}
         return told if len(set(told.values())) == 1 else {}
-    first = tokens[0].group().rstrip(".-") if tokens and tokens[0].start() <= 1 else ""
+    if tokens and tokens[0].group().isdigit():
+        tokens = tokens[1:]  # the number of srun --label
+    first = tokens[0].group().rstrip(".-") if tokens and tokens[0].start() <= 8 else ""
     like = _SHAPE.fullmatch(first) is not None and _NO_HOST.fullmatch(first) is None
     return {first: first} if like else {}
 
