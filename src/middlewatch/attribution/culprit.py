@@ -79,6 +79,8 @@ def _of_the_job(
     if cause.kind is SignalKind.SLOW and len(cause.ranks) == 1:
         # Measured against all other ranks, not said by one.
         return _placed(cause.ranks[0], None, _single(cause.nodes, places), places)
+    if named == "silent_hang" and places.absent is not None:
+        return _placed(places.absent, None, None, places)
     if named == "dns_failure":
         return _alone(named, own, places)
     if named in NOBODYS:

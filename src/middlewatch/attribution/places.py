@@ -55,7 +55,7 @@ class Places:
     heads: tuple[str, ...] = ()
     """Patterns of how lines begin that tell the rank of their writer (group ``rank``)."""
     absent: int | None = None
-    """The one rank that never said what all the others did."""
+    """The one rank that did not say what all the others said, or once less often."""
 
     def per(self) -> int | None:
         """Ranks on one node, told or reckoned."""

@@ -252,3 +252,10 @@ def test_a_node_that_several_others_lost_over_the_network_is_to_blame() -> None:
     assert begun(*lost, places=known) == Culprit(6, 2, "n2")
     back = line(1, "ib_link_error", nodes=("n2",), detail="gpu=2 peer=10.0.0.1<7>", position="b")
     assert begun(*lost, back, places=known).node == "n1"
+
+
+def test_a_silence_is_placed_where_one_rank_said_less_than_all_others() -> None:
+    still = signal(SignalKind.SILENCE, 60, "silent_hang", value=60.0)
+    assert begun(still, places=Places(nodes=("n1", "n2"), ordered=True, world=16)) == Culprit()
+    absent = Places(nodes=("n1", "n2"), ordered=True, world=16, absent=9)
+    assert begun(still, places=absent) == Culprit(9, 1, "n2")

@@ -112,3 +112,13 @@ def test_devices_that_count_with_the_ranks_are_no_hosts() -> None:
 
     assert places.node_of(6) == "box2"
     assert places.local_of(6) == 2
+
+
+def test_a_rank_that_did_not_say_it_the_last_time_is_absent() -> None:
+    said = [f"round {n}: rank {r} wrote its part" for n in range(3) for r in range(8)]
+
+    assert seats_in("\n".join(said).encode(), {}, 8).absent is None
+    said.remove("round 2: rank 6 wrote its part")
+    assert seats_in("\n".join(said).encode(), {}, 8).absent == 6
+    said.remove("round 2: rank 1 wrote its part")
+    assert seats_in("\n".join(said).encode(), {}, 8).absent is None

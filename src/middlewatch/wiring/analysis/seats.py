@@ -10,6 +10,7 @@ group whose slots behave is believed, the larger one before the smaller.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -44,8 +45,8 @@ _LONGEST = 400
 class Seats:
     """``pairs`` rank and host, ``locals`` rank and its number on the host, ``processes`` rank of
     ``host/pid``, ``buses`` rank of ``host/bus`` (PCI, two hexadecimal digits), ``heads`` how lines
-    begin that tell their writer's rank, ``absent`` the one rank that never said what all others
-    did; None where there is none, or not one only."""
+    begin that tell their writer's rank, ``absent`` the one rank that did not say what all others
+    said, or not as often; None where there is none, or not one only."""
 
     pairs: dict[int, str] = field(default_factory=dict)
     locals: dict[int, int] = field(default_factory=dict)
@@ -69,7 +70,7 @@ def seats_in(data: bytes, hosts: Mapping[str, str], world: int | None) -> Seats:
     """What the forms of the lines of ``data`` tell. ``hosts`` are the names that are known already
     (a pod's, an address) and the hosts that they mean; ``world`` the number of ranks, if known."""
     forms: dict[str, _Form] = {}
-    whole: dict[str, set[int]] = {}
+    whole: dict[str, Counter[int]] = {}
     known = {name.lower(): host for name, host in hosts.items()}
     for line in _lines(data, b"ank", b"ANK", b"]<std"):
         _take(line, known, forms, whole)
@@ -91,7 +92,7 @@ def _lines(data: bytes, *words: bytes) -> Iterator[str]:
 
 
 def _take(
-    line: str, known: dict[str, str], forms: dict[str, _Form], whole: dict[str, set[int]]
+    line: str, known: dict[str, str], forms: dict[str, _Form], whole: dict[str, Counter[int]]
 ) -> None:
     found = [*_OF_MPI.finditer(line), *_RANK.finditer(line)]
     ranks = {int(m.group("rank")) for m in found}
@@ -108,7 +109,7 @@ def _take(
         masked, begin = masked.replace(name, "\x01"), begin.replace(name, "\x01")
     key = _NUMBERS.sub("#", masked)[:160]
     if len(whole) < _MOST_LINES or key in whole:
-        whole.setdefault(key, set()).add(rank)
+        whole.setdefault(key, Counter())[rank] += 1
     rest = _NUMBERS.sub("#", begin)
     if len(forms) >= _MOST_LINES and rest not in forms:
         return
@@ -190,16 +191,18 @@ def _fits_locals(locals_: dict[int, int], pairs: dict[int, str]) -> bool:
     return len(placed) == len(set(placed)) and bool(placed)
 
 
-def _absent(told: Iterable[set[int]], world: int | None) -> int | None:
-    """The one rank that is missing among all those that said something."""
+def _absent(told: Iterable[Counter[int]], world: int | None) -> int | None:
+    """The one rank that said something once less often than each of all the others."""
     if not world or world < _FEWEST:
         return None
-    everyone = set(range(world))
-    missing = {
-        next(iter(everyone - ranks))
-        for ranks in told
-        if len(ranks) == world - 1 and ranks <= everyone
-    }
+    missing: set[int] = set()
+    for ranks in told:
+        if not world - 1 <= len(ranks) <= world or max(ranks) >= world:
+            continue
+        times = ranks[0 if ranks[0] >= ranks[1] else 1]
+        fewer = [rank for rank in range(world) if ranks[rank] != times]
+        if len(fewer) == 1 and ranks[fewer[0]] == times - 1:
+            missing.add(fewer[0])
     return missing.pop() if len(missing) == 1 else None
 
 
