@@ -105,6 +105,8 @@ class Reader:
         self._places_of = places
         self._own = own
         self.appends: bool | None = None
+        self._searched: tuple[Block, Attempt, bool, Sequence[RawHit]] | None = None
+        """What a block was found to hold just now, for whom, and whether loops were looked for."""
 
     def watch_of(self, kept: Kept) -> Watch:
         """The attempt's watch: from memory, from the store, or begun."""
@@ -245,8 +247,10 @@ class Reader:
         return known.issuperset(self._places_of(kept.attempt)) and not self._refused(kept.attempt)
 
     def finds(self, block: Block, attempt: Attempt, *, loops: bool) -> bool:
-        """Whether any line of the block matters."""
-        return bool(self._found(block, attempt, loops=loops))
+        """Whether any line of the block matters; what does is kept for the turn that follows."""
+        found = self._search(block, attempt, loops=loops)
+        self._searched = (block, attempt, loops, found) if found else None
+        return bool(found)
 
     def _hits(self, got: Turn, attempt: Attempt, *, loops: bool) -> list[Hit]:
         block = got.block
@@ -272,6 +276,14 @@ class Reader:
         ]
 
     def _found(self, block: Block, attempt: Attempt, *, loops: bool) -> Sequence[RawHit]:
+        searched, self._searched = self._searched, None
+        if searched is not None:
+            of, whose, how, found = searched
+            if of is block and whose is attempt and how == loops:
+                return found
+        return self._search(block, attempt, loops=loops)
+
+    def _search(self, block: Block, attempt: Attempt, *, loops: bool) -> Sequence[RawHit]:
         """The hits of our patterns, and of the one that the job's owner gave; of those for loops of
         any kind where no better one has found steps."""
         found = self._scanner.scan(block.data, block.base_offset)
