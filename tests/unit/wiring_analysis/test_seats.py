@@ -122,3 +122,11 @@ def test_a_rank_that_did_not_say_it_the_last_time_is_absent() -> None:
     assert seats_in("\n".join(said).encode(), {}, 8).absent == 6
     said.remove("round 2: rank 1 wrote its part")
     assert seats_in("\n".join(said).encode(), {}, 8).absent is None
+
+
+def test_a_rank_whose_part_of_a_save_was_not_written_is_absent() -> None:
+    form = "[{n}] Saved /out/step{n}/zero_pp_rank_{r}_mp_rank_00_optim_states.pt"
+    said = [form.format(n=n, r=r) for n in range(3) for r in range(8)]
+    said.remove(form.format(n=2, r=3))
+
+    assert seats_in("\n".join(said).encode(), {}, 8).absent == 3

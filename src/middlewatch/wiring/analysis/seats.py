@@ -22,6 +22,11 @@ _RANK = re.compile(
     r"(?:global[ _-]?|(?:\w{1,24}_)?world[ _-]?)?rank[\"']?\]?[=: #\[(]{0,3}(?P<rank>\d{1,6})(?!\d|[.-]\d|, ?\d)"
 )
 _OF_MPI = re.compile(r"^\[\d+,(?P<rank>\d{1,6})\]<std")
+_OF_A_FILE = re.compile(
+    r"\b(?:zero_pp|zero_dp|dp)_rank_(?P<zero>\d{1,6})_mp_rank_\d+"
+    r"|[/_.-]rank[_-]?(?P<part>\d{1,6})(?=[._])|/__(?P<shard>\d{1,6})_0\.distcp"
+)
+"""Files of one rank: DeepSpeed's, distributed checkpoints', and those named by it."""
 _LOCAL = re.compile(
     r"(?i)(?:\blocal(?:[ _-]?rank)?[=: ]{1,2}|\bgpu[=: ]?|\bcuda:|\bCUDA_VISIBLE_DEVICES=)(\d{1,2})(?![\d,.])"
 )
@@ -72,7 +77,7 @@ def seats_in(data: bytes, hosts: Mapping[str, str], world: int | None) -> Seats:
     forms: dict[str, _Form] = {}
     whole: dict[str, Counter[int]] = {}
     known = {name.lower(): host for name, host in hosts.items()}
-    for line in _lines(data, b"ank", b"ANK", b"]<std"):
+    for line in _lines(data, b"ank", b"ANK", b"]<std", b".distcp"):
         _take(line, known, forms, whole)
     seats = Seats(heads=_heads(_lines(data), world), absent=_absent(whole.values(), world))
     for form in sorted(forms.values(), key=lambda one: -len(one.hosts)):
@@ -96,6 +101,9 @@ def _take(
 ) -> None:
     found = [*_OF_MPI.finditer(line), *_RANK.finditer(line)]
     ranks = {int(m.group("rank")) for m in found}
+    if not ranks:
+        found = list(_OF_A_FILE.finditer(line))
+        ranks = {int(next(g for g in m.groups() if g)) for m in found}
     if len(ranks) != 1:
         return
     rank = ranks.pop()
