@@ -125,7 +125,7 @@ def test_a_rank_that_did_not_say_it_the_last_time_is_absent() -> None:
 
 
 def test_a_rank_whose_part_of_a_save_was_not_written_is_absent() -> None:
-    form = "[{n}] Saved /out/step{n}/zero_pp_rank_{r}_mp_rank_00_optim_states.pt"
+    form = "[{n}] Saved /out/step{n}/bf16_zero_pp_rank_{r}_mp_rank_00_optim_states.pt"
     said = [form.format(n=n, r=r) for n in range(3) for r in range(8)]
     said.remove(form.format(n=2, r=3))
 

@@ -23,7 +23,7 @@ _RANK = re.compile(
 )
 _OF_MPI = re.compile(r"^\[\d+,(?P<rank>\d{1,6})\]<std")
 _OF_A_FILE = re.compile(
-    r"\b(?:zero_pp|zero_dp|dp)_rank_(?P<zero>\d{1,6})_mp_rank_\d+"
+    r"(?:zero_pp|zero_dp|(?<![a-z])dp)_rank_(?P<zero>\d{1,6})_mp_rank_\d+"
     r"|[/_.-]rank[_-]?(?P<part>\d{1,6})(?=[._])|/__(?P<shard>\d{1,6})_0\.distcp"
 )
 """Files of one rank: DeepSpeed's, distributed checkpoints', and those named by it."""
