@@ -130,3 +130,15 @@ def test_a_rank_whose_part_of_a_save_was_not_written_is_absent() -> None:
     said.remove(form.format(n=2, r=3))
 
     assert seats_in("\n".join(said).encode(), {}, 8).absent == 3
+
+
+def test_a_rank_that_never_came_is_absent_however_often_the_others_wait() -> None:
+    said = [f"waiting, rank: {r}" for r in range(8) for _ in range(1 + r % 3) if r != 4]
+
+    assert seats_in("\n".join(said).encode(), {}, 8).absent == 4
+
+
+def test_what_was_said_once_less_counts_only_where_every_line_was_read() -> None:
+    said = [f"round {n}: rank {r} wrote its part" for n in range(3000) for r in range(8)]
+
+    assert seats_in("\n".join(said[:-1]).encode(), {}, 8).absent is None

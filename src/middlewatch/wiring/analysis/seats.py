@@ -41,7 +41,9 @@ _NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\d+")
 _HEAD = re.compile(r"(?<=[\[(<{|r])(\d{1,6})(?= ?[\])>}|])|^ {0,3}(\d{1,6})(?=: ?\D|> | ?\|)")
 _LEVEL = re.compile(r"[A-Z]{4,8}")
 _T = TypeVar("_T")
-_MOST_LINES = 40_000
+_MOST_LINES = 20_000
+_USUAL = 200
+"""Bytes of a usual line."""
 _FEWEST = 4
 _LONGEST = 400
 
@@ -79,7 +81,10 @@ def seats_in(data: bytes, hosts: Mapping[str, str], world: int | None) -> Seats:
     known = {name.lower(): host for name, host in hosts.items()}
     for line in _lines(data, b"ank", b"ANK", b"]<std", b".distcp"):
         _take(line, known, forms, whole)
-    seats = Seats(heads=_heads(_lines(data), world), absent=_absent(whole.values(), world))
+    seats = Seats(
+        heads=_heads(_lines(data), world),
+        absent=_absent(whole.values(), world, counted=_all_read(data)),
+    )
     for form in sorted(forms.values(), key=lambda one: -len(one.hosts)):
         _believe(form, seats)
     return seats
@@ -87,13 +92,16 @@ def seats_in(data: bytes, hosts: Mapping[str, str], world: int | None) -> Seats:
 
 def _lines(data: bytes, *words: bytes) -> Iterator[str]:
     """Lines with one of the words, the first and the last ones of a long log."""
-    size = len(data)
-    half = _MOST_LINES * 200
-    parts = (data,) if size <= 2 * half else (data[:half], data[size - half :])
+    half = _MOST_LINES * _USUAL
+    parts = (data,) if len(data) <= 2 * half else (data[:half], data[len(data) - half :])
     for part in parts:
         for line in part.splitlines()[:_MOST_LINES]:
             if not words or any(word in line for word in words):
                 yield line[:_LONGEST].decode("latin-1")
+
+
+def _all_read(data: bytes) -> bool:
+    return len(data) <= 2 * _MOST_LINES * _USUAL and data.count(b"\n") < _MOST_LINES
 
 
 def _take(
@@ -199,8 +207,9 @@ def _fits_locals(locals_: dict[int, int], pairs: dict[int, str]) -> bool:
     return len(placed) == len(set(placed)) and bool(placed)
 
 
-def _absent(told: Iterable[Counter[int]], world: int | None) -> int | None:
-    """The one rank that said something once less often than each of all the others."""
+def _absent(told: Iterable[Counter[int]], world: int | None, *, counted: bool) -> int | None:
+    """The one rank that never said what all the others did, or, where every line was read, said it
+    once less often than each of them."""
     if not world or world < _FEWEST:
         return None
     missing: set[int] = set()
@@ -209,7 +218,9 @@ def _absent(told: Iterable[Counter[int]], world: int | None) -> int | None:
             continue
         times = ranks[0 if ranks[0] >= ranks[1] else 1]
         fewer = [rank for rank in range(world) if ranks[rank] != times]
-        if len(fewer) == 1 and ranks[fewer[0]] == times - 1:
+        if len(ranks) == world - 1:
+            missing.add(next(rank for rank in range(world) if rank not in ranks))
+        elif counted and len(fewer) == 1 and ranks[fewer[0]] == times - 1:
             missing.add(fewer[0])
     return missing.pop() if len(missing) == 1 else None
 
