@@ -64,9 +64,7 @@ def seen(api: Api) -> Attempt:
 
 
 def pending(advice: Advice, detail: str = "waits") -> Advice:
-    status = Status(
-        advice.generation, Disposition.PENDING, Reason.IN_PROGRESS, NOW, detail, "away"
-    )
+    status = Status(advice.generation, Disposition.PENDING, Reason.IN_PROGRESS, NOW, detail, "away")
     return replace(advice, status=status)
 
 
