@@ -7,11 +7,10 @@ before explains nothing about this one, and its step and its pace are not this o
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from middlewatch.detection.batch import Hit
 from middlewatch.detection.stamps import Moment
 from middlewatch.detection.state import RECENT_BOUNDARIES, Boundary, Counter, DetectionState
+from middlewatch.model.copies import replace
 from middlewatch.model.pattern import PatternKind
 from middlewatch.model.signal import Phase
 

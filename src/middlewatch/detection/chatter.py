@@ -12,7 +12,6 @@ whoever watches need not even ask here before that moment.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 from middlewatch.detection.batch import Batch
@@ -21,6 +20,7 @@ from middlewatch.detection.hang import WORTH_TELLING, recovered_by, silent_since
 from middlewatch.detection.limits import silence_limit
 from middlewatch.detection.state import DetectionState
 from middlewatch.model.attempt import Attempt
+from middlewatch.model.copies import replace
 from middlewatch.model.policy import Policy
 from middlewatch.model.scheduler import JobState
 

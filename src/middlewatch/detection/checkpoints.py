@@ -7,7 +7,6 @@ when the program goes on behind it without a failure in between.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime
 
 from middlewatch.detection.batch import Hit
@@ -15,6 +14,7 @@ from middlewatch.detection.numbers import DIVERGED, VANISHED
 from middlewatch.detection.phases import alive, in_phase, phase_over, silent_s
 from middlewatch.detection.stamps import Moment
 from middlewatch.detection.state import DetectionState
+from middlewatch.model.copies import replace
 from middlewatch.model.pattern import PatternKind
 from middlewatch.model.signal import Phase, Progress
 

@@ -8,11 +8,12 @@ is ever done because of it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from middlewatch.detection.batch import Batch
 from middlewatch.detection.state import DetectionState
+from middlewatch.model.copies import replace
 from middlewatch.model.issue import NOT_VISIBLE
 from middlewatch.model.policy import Policy
 from middlewatch.model.scheduler import JobState

@@ -9,11 +9,12 @@ fault and another place would not help.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import median
 
 from middlewatch.detection.batch import Hit
 from middlewatch.detection.series import TIMED, TIMERS, WINNERS, Parts, Timer, Winner
+from middlewatch.model.copies import replace
 from middlewatch.model.signal import Domain
 
 STEP = "step"

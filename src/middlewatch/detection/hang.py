@@ -8,7 +8,6 @@ told twice then, as overdue and as the silence that a policy may act upon.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 from fractions import Fraction
 
@@ -21,6 +20,7 @@ from middlewatch.detection.limits import (
     starting,
 )
 from middlewatch.detection.state import DetectionState, Suspicion
+from middlewatch.model.copies import replace
 from middlewatch.model.policy import Policy
 from middlewatch.model.signal import (
     Domain,

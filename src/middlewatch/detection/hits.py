@@ -8,13 +8,13 @@ prints of programs that go on.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime
 
 from middlewatch.detection.batch import Hit
 from middlewatch.detection.names import nodes_of, ranks_of, short, writer_of
 from middlewatch.detection.state import OPEN_TRACEBACKS, DetectionState, OpenTraceback, Suspicion
 from middlewatch.detection.structured import told_as_error, with_fields
+from middlewatch.model.copies import replace
 from middlewatch.model.pattern import PatternKind
 from middlewatch.model.signal import Signal, SignalKind, Source, SourceKind, signal_key
 

@@ -7,7 +7,6 @@ stands between them is weighed one by one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime
 
 from middlewatch.detection.advance import Advance, judged
@@ -23,6 +22,7 @@ from middlewatch.detection.progress import after_progress_line, figures, recover
 from middlewatch.detection.stamps import Moment, Times, when
 from middlewatch.detection.state import DetectionState
 from middlewatch.detection.stride import Stride, plain
+from middlewatch.model.copies import replace
 from middlewatch.model.pattern import PatternKind
 from middlewatch.model.policy import Policy
 from middlewatch.model.signal import Domain, Phase, Signal, SignalKind

@@ -9,7 +9,6 @@ divergence, a jump of loss or gradient norm as a remark that nothing is done abo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from math import isfinite
 from statistics import median
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING
 from middlewatch.detection.batch import real
 from middlewatch.detection.series import Numbers, Odd, Place
 from middlewatch.detection.state import DetectionState
+from middlewatch.model.copies import replace
 from middlewatch.model.signal import (
     Domain,
     Severity,

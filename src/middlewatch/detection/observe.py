@@ -7,7 +7,7 @@ signals with the same keys, so that a round that is repeated after a crash chang
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
 from middlewatch.detection.batch import Batch
@@ -24,6 +24,7 @@ from middlewatch.detection.stamps import Stamps, zone_between
 from middlewatch.detection.state import DetectionState
 from middlewatch.detection.testimony import testimony, with_saves
 from middlewatch.model.attempt import EndedBy
+from middlewatch.model.copies import replace
 from middlewatch.model.policy import Policy
 from middlewatch.model.scheduler import JobState
 from middlewatch.model.signal import (

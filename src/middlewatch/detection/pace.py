@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from math import exp, log
 from typing import TYPE_CHECKING
@@ -26,6 +25,7 @@ from middlewatch.detection.culprit import (
 from middlewatch.detection.series import Baseline, Held, Speed
 from middlewatch.detection.shift import Back, Change, Watch, drop_of, slower_of
 from middlewatch.detection.state import DetectionState
+from middlewatch.model.copies import replace
 from middlewatch.model.pattern import ProgressForm
 from middlewatch.model.signal import (
     Domain,

@@ -6,11 +6,10 @@ program prints bound the silence, whatever they are.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from middlewatch.detection.habits import pause_beyond
 from middlewatch.detection.stamps import Moment
 from middlewatch.detection.state import RECENT_PAUSES, DetectionState
+from middlewatch.model.copies import replace
 from middlewatch.model.signal import Phase
 
 ANNOUNCED = frozenset({Phase.EVALUATION, Phase.CHECKPOINT, Phase.COMPILE})

@@ -9,7 +9,7 @@ explicit one; the others only show that the program lives.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from middlewatch.detection.advance import Advance
 from middlewatch.detection.attempts import another
@@ -21,6 +21,7 @@ from middlewatch.detection.phases import BEFORE_STEPS, alive, in_phase, phase_ov
 from middlewatch.detection.stamps import Moment, Times
 from middlewatch.detection.state import RECENT_INTERVALS, Counter, DetectionState
 from middlewatch.detection.stride import Stride
+from middlewatch.model.copies import replace
 from middlewatch.model.pattern import LOOP, ProgressForm
 from middlewatch.model.signal import Phase
 

@@ -6,11 +6,11 @@ once by the listing, more exactly (who cancelled, what failed) by accounting, se
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime
 
 from middlewatch.detection.state import DetectionState
 from middlewatch.model.attempt import Attempt, AttemptEnd, EndedBy
+from middlewatch.model.copies import replace
 from middlewatch.model.scheduler import ENDED, AccountingRecord, JobState
 from middlewatch.model.signal import (
     Domain,

@@ -8,7 +8,6 @@ one way of counting, and it costs a few microseconds a line.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import inf, isfinite
 from statistics import median
 
@@ -23,6 +22,7 @@ from middlewatch.detection.state import (
     RECENT_STEP_TIMES,
     DetectionState,
 )
+from middlewatch.model.copies import replace
 from middlewatch.model.pattern import PatternKind, ProgressForm
 from middlewatch.model.signal import Phase
 

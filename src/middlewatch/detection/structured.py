@@ -7,9 +7,9 @@ behind the message.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 from middlewatch.detection.batch import Hit
+from middlewatch.model.copies import replace
 
 _HEAD = 96
 _FORM = re.compile(r"\{ ?\"|\b(?:time|ts|t|timestamp|level|lvl)=\S")

@@ -8,7 +8,7 @@ signal of its own, one for each kind and silence; what was not measured becomes 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from middlewatch.detection.batch import Batch, Hit
@@ -16,6 +16,7 @@ from middlewatch.detection.habits import quantile
 from middlewatch.detection.hang import silent_since, witnessed_since
 from middlewatch.detection.state import DetectionState
 from middlewatch.detection.witness import witnesses
+from middlewatch.model.copies import replace
 from middlewatch.model.pattern import PatternKind
 from middlewatch.model.policy import Policy
 from middlewatch.model.signal import (

@@ -8,12 +8,12 @@ all there is. What cannot be known stays unknown, and says so.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime
 
 from middlewatch.detection.scheduler_facts import refined_end
 from middlewatch.model.answer import Absent, Answer, Known
 from middlewatch.model.attempt import Attempt, AttemptEnd, EndedBy
+from middlewatch.model.copies import replace
 from middlewatch.model.scheduler import AccountingRecord, JobState
 
 FORGOTTEN_AFTER_S = 60.0

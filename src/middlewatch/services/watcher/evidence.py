@@ -12,7 +12,7 @@ asked the less the slower it is, so that no log waits for it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
@@ -22,6 +22,7 @@ from middlewatch.detection.testimony import Quiet, quiet, wants_growth
 from middlewatch.model.activity import Activity, ActivityKind, Growth
 from middlewatch.model.answer import Answer, Known, Unknown
 from middlewatch.model.attempt import Attempt
+from middlewatch.model.copies import replace
 from middlewatch.model.identity import AttemptId
 from middlewatch.model.pattern import Pattern, PatternKind
 from middlewatch.model.scheduler import JobState

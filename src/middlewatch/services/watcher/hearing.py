@@ -7,13 +7,13 @@ through. The questions of one round are few: a job that there was none left for 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 from middlewatch.detection.batch import Batch, Unreadable
 from middlewatch.detection.coverage import ENOUGH, MUTE, Others, mute, spans
 from middlewatch.detection.hang import due, silent_since
 from middlewatch.detection.state import DetectionState
+from middlewatch.model.copies import replace
 from middlewatch.model.identity import AttemptId
 from middlewatch.model.policy import Policy
 from middlewatch.ports.scanner import Neighbours

@@ -17,12 +17,13 @@ taken meanwhile are left out.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
 from middlewatch.detection.observe import Observation
 from middlewatch.model.attempt import Attempt
 from middlewatch.model.change import Applied, Change, WatchState
+from middlewatch.model.copies import replace
 from middlewatch.model.identity import AttemptId
 from middlewatch.model.milestone import Milestone
 from middlewatch.model.signal import SILENT, Progress, Severity, SignalKind

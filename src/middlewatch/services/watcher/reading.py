@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
@@ -16,6 +16,7 @@ from middlewatch.detection.batch import Batch, Hit, Unreadable
 from middlewatch.detection.progress import any_loop
 from middlewatch.detection.state import DetectionState, fresh, furthest
 from middlewatch.model.attempt import Attempt
+from middlewatch.model.copies import replace
 from middlewatch.model.pattern import Pattern, PatternKind
 from middlewatch.model.scheduler import JobState
 from middlewatch.ports import errors

@@ -9,7 +9,6 @@ bounded, so that ten thousand strangers' jobs delay nobody.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 from middlewatch.model.answer import Absent, Known, Unknown
@@ -22,6 +21,7 @@ from middlewatch.model.attempt import (
     sighting,
     superseded,
 )
+from middlewatch.model.copies import replace
 from middlewatch.model.identity import ClusterId
 from middlewatch.model.optin import JobMode, read_comment
 from middlewatch.model.scheduler import JobDetail, JobState, JobView, Snapshot

@@ -16,13 +16,13 @@ nobody watched while one attempt ended and the next began, an appended file does
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from middlewatch.detection.batch import Unreadable
 from middlewatch.model.attempt import Attempt
+from middlewatch.model.copies import replace
 from middlewatch.ports.scanner import Block, CannotRead, Cursor, LogSource
 from middlewatch.services.watcher.memory import Tail
 from middlewatch.services.watcher.settings import WatcherSettings

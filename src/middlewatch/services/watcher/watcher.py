@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from datetime import datetime
 
 from middlewatch.detection.observe import Observation, observe
 from middlewatch.model.advice import DesiredState
 from middlewatch.model.answer import Known, Unknown
 from middlewatch.model.attempt import Attempt
+from middlewatch.model.copies import replace
 from middlewatch.model.identity import AttemptId
 from middlewatch.model.limits import NOTE, from_text, with_limits
 from middlewatch.model.milestone import Milestone
