@@ -21,9 +21,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 REPORT = ROOT / "build" / "tests.xml"
 
+WORKERS = len(os.sched_getaffinity(0)) + 1
+"""Tests on a real Slurm wait for it most of their time. Each worker starts a lab of its own; what is
+installed or built is there before them, since they cannot do that at the same time."""
+
 INSTALL = (
-    "from middlewatch.lab.packages import METRICS, SLURM, install; "
-    "[print(*install(print, bundle), sep='\\n') for bundle in (SLURM, METRICS)]"
+    "from middlewatch.lab.packages import COLLECTOR, METRICS, REST, SLURM, SSH, install; "
+    "bundles = (SLURM, METRICS, SSH, REST, COLLECTOR); "
+    "[print(*install(print, bundle), sep='\\n') for bundle in bundles]"
 )
 
 BUILD = """
@@ -103,8 +108,9 @@ def run_tests(arguments: list[str]) -> Tally:
     """Run pytest; its report file is what is counted, its exit status what is believed."""
     REPORT.parent.mkdir(exist_ok=True)
     REPORT.unlink(missing_ok=True)
+    side_by_side = ("-n", str(WORKERS), "--dist", "loadfile")
     good = run(
-        (sys.executable, "-m", "pytest", f"--junitxml={REPORT}", *arguments),
+        (sys.executable, "-m", "pytest", f"--junitxml={REPORT}", *side_by_side, *arguments),
         "tests",
     )
     tally = read_report(REPORT)
