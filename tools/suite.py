@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -109,6 +110,10 @@ def run_tests(arguments: list[str]) -> Tally:
     REPORT.parent.mkdir(exist_ok=True)
     REPORT.unlink(missing_ok=True)
     side_by_side = ("-n", str(WORKERS), "--dist", "loadfile")
+    # Sets have another order in every process, and workers must name the tests in the same one: one
+    # seed for all, another for each run, since what depends on an order is a fault worth finding.
+    seed = os.environ.setdefault("PYTHONHASHSEED", str(random.randrange(1, 1 << 32)))
+    print(f"PYTHONHASHSEED={seed}", flush=True)
     good = run(
         (sys.executable, "-m", "pytest", f"--junitxml={REPORT}", *side_by_side, *arguments),
         "tests",
