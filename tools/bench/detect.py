@@ -27,7 +27,7 @@ from tools.bench.site import Site
 ROOT = Path(__file__).resolve().parents[2]
 SIZE = 512_000_000
 ROUNDS = 5
-SLOW_MB = {"re2": 96, "re": 4}
+SLOW_MB = {"re2": 96, "re": 1}
 """The first megabytes are enough for engines that need minutes for the whole."""
 
 

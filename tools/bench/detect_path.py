@@ -42,8 +42,9 @@ class PythonRe:
 
     def __init__(self, catalogue: Catalogue) -> None:
         regexes = [pattern.regex.encode("latin-1") for pattern in catalogue.patterns]
-        self._each = [re.compile(regex) for regex in regexes]
+        # It allows no name twice, and only the ends of the matches are asked for.
         unnamed = [re.sub(rb"\(\?P<\w+>", b"(?:", regex) for regex in regexes]
+        self._each = [re.compile(regex) for regex in unnamed]
         self._all = re.compile(b"|".join(_here(regex) for regex in unnamed), re.MULTILINE)
 
     def find(self, text: bytes) -> list[Candidate]:
