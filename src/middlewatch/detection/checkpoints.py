@@ -26,6 +26,10 @@ PARTS = "save.unfinished"
 """The pattern of lines about a part of a save, or its beginning, in any program's words."""
 
 
+_FAR = 10
+"""Times the last step: further on no save of this attempt can be."""
+
+
 def after_checkpoint_line(state: DetectionState, hit: Hit, at: Moment) -> DetectionState:
     """A save is announced, complete, or a checkpoint was loaded."""
     step = _step_of(state, hit)
@@ -99,7 +103,7 @@ def doubted(state: DetectionState) -> DetectionState:
 
 def _step_of(state: DetectionState, hit: Hit) -> int | None:
     """The step that the line names: itself, or as epochs."""
-    step, epoch = _named(hit), hit.number("epoch")
+    step, epoch = _named(hit, state.progress.last_step), hit.number("epoch")
     per_epoch = state.counter.per_epoch
     if step is not None and epoch is not None:
         epoch -= state.counter.first_epoch
@@ -108,12 +112,19 @@ def _step_of(state: DetectionState, hit: Hit) -> int | None:
     return epoch * per_epoch + (step or 0)
 
 
-def _named(hit: Hit) -> int | None:
-    """The step in the line; a pattern with several forms has it in one of several groups."""
+def _named(hit: Hit, last: int | None) -> int | None:
+    """The step in the line; a pattern with several forms has it in one of several groups.
+
+    ``updates`` may be no more than a number at the end of a path, and that of a job or a date as
+    well: one far beyond the ``last`` step is none.
+    """
     for name in ("step", "updates", "completed", "samples", "epochs", "tokens"):
         step = hit.number(name)
-        if step is not None:
-            return step
+        if step is None:
+            continue
+        if name == "updates" and last is not None and step > _FAR * max(last, 100):
+            continue
+        return step
     return None
 
 

@@ -67,3 +67,7 @@ def test_the_step_is_the_named_one_or_the_one_that_was_reached(line: str) -> Non
 )
 def test_a_line_about_something_else_saves_nothing(line: str) -> None:
     assert checkpoint_told(line) is None
+
+
+def test_a_number_in_a_path_far_beyond_the_last_step_is_a_jobs() -> None:
+    assert checkpoint_told("wrote checkpoint /scratch/run-884213") == STEPS
