@@ -94,8 +94,10 @@ def test_a_lab_that_stays_on_the_disk_can_be_read_and_started_anew(fresh_lab: Fr
 def test_an_interrupted_start_leaves_nothing(tmp_path: Path, signum: signal.Signals) -> None:
     name = f"test-{os.getpid()}-cut"
     folder = LabSpec(name=name).path
+    # What a shell started in the background ignores SIGINT, and so would its children.
     code = (
-        "import sys; from middlewatch.lab.start import up; from middlewatch.lab.spec import LabSpec;"
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
+        "from middlewatch.lab.start import up; from middlewatch.lab.spec import LabSpec;"
         f"up(LabSpec(name={name!r}, nodes=2))"
     )
     child = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
