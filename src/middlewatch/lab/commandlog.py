@@ -40,6 +40,9 @@ FaultAction = Literal[
     "kill-before",
     "kill-instead",
     "kill-after",
+    "meet-before",
+    "meet-after",
+    "nothing",
 ]
 """What a recorder can do to a command.
 
@@ -47,7 +50,9 @@ FaultAction = Literal[
 text: it takes effect, the caller gets the text as an error and exit 1. ``refuse`` text: the
 same without an effect. ``kill-before``/``kill-after`` file: kill -9 the process numbers (a
 negative one: the group) in the file, then run it, or run it, then kill. ``kill-instead``: kill
-and do not run it.
+and do not run it. ``meet-before``/``meet-after`` path: make the file ``path.here`` and wait for
+``path.go``, three minutes at most; a word in it (`answer`) says how to go on. ``nothing``: so that
+not the first command is met, but a later one.
 """
 
 _PRCTL = {"x86_64": 157, "aarch64": 167}
@@ -127,6 +132,56 @@ def inject(
         raise ValueError("a fault cannot contain tabs or line ends")
     with (folder / "faults").open("a") as handle:
         handle.write("\t".join(fields) + "\n")
+
+
+def met(path: Path) -> bool:
+    """Whether a command waits (or has waited) at a ``meet-before`` or ``meet-after``."""
+    return Path(f"{path}.here").exists()
+
+
+def answer(path: Path, word: Literal["go", "stop", "lose"] = "go") -> None:
+    """Let the command that waits at ``path`` go on: ``stop`` (before it): it is not run;
+    ``lose`` (after it): it was, and its caller is told that nobody answered."""
+    new = Path(f"{path}.go.new")
+    new.write_text(word + "\n")
+    new.replace(f"{path}.go")
+
+
+@dataclass(frozen=True, slots=True)
+class Witnessed:
+    """One changing command with the job as ``scontrol -o show job`` printed it around it, times as
+    epoch seconds; empty where slurmctld did not answer within two seconds. ``before_at`` is when
+    that was asked, ``after`` None where the command never came back."""
+
+    argv: tuple[str, ...]
+    before: str
+    before_at: float
+    after: str | None
+    after_at: float | None
+
+
+def bear_witness(folder: Path) -> None:
+    """From now on write down what slurmctld shows of a job around each command that changes it.
+    It costs two more questions for each."""
+    (folder / "witness").touch()
+    log = folder / "witness.jsonl"
+    log.touch()
+    log.chmod(0o666)
+
+
+def witnessed(folder: Path) -> tuple[Witnessed, ...]:
+    """What was written down since `bear_witness`, in order of start."""
+    shown: dict[str, dict[str, tuple[str, float]]] = {}
+    for record in _records(folder / "witness.jsonl"):
+        shown.setdefault(record["id"], {})[record["when"]] = (record["job"], float(record["at"]))
+    found = []
+    for record in _records(folder / "started.jsonl"):
+        around = shown.get(record["id"])
+        if around is None or "before" not in around:
+            continue
+        after, after_at = around.get("after", (None, None))
+        found.append(Witnessed(tuple(record["argv"]), *around["before"], after, after_at))
+    return tuple(sorted(found, key=lambda one: one.before_at))
 
 
 def clear_faults(folder: Path) -> None:

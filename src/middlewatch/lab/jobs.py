@@ -28,7 +28,8 @@ class TrainerOptions:
 
     ``comment`` is written as ``#SBATCH --comment`` (the opt-in). ``checkpoint_dir`` defaults to
     one per job below its user's folder in the lab; jobs that follow each other share one.
-    ``relaunch`` > 0 starts srun again that often after a failure, inside the same job.
+    ``relaunch`` > 0 starts srun again that often after a failure, inside the same job. ``heartbeat``
+    is a file to which each rank appends its signs of life.
     """
 
     name: str = "train"
@@ -63,6 +64,7 @@ class TrainerOptions:
     slow_factor: float = 4.0
     collective_timeout: float = 0.0
     cascade: str = "none"
+    heartbeat: Path | None = None
 
     def folder(self, home: Path, job_id: str) -> Path:
         """Where the job's checkpoints and its control file lie; ``home`` is its user's."""
@@ -192,6 +194,8 @@ def _command(options: TrainerOptions, bin_folder: Path) -> list[str]:
         f"--cascade={options.cascade}",
         f"--slow-factor={options.slow_factor}",
     ]
+    if options.heartbeat is not None:
+        words.append(f"--heartbeat={options.heartbeat}")
     if options.fault is not None:
         words += [
             f"--fault={options.fault}",

@@ -68,6 +68,37 @@ sub kill_all {
     kill 'KILL', $_ for sort { ($a == -getpgrp) <=> ($b == -getpgrp) } @all;
 }
 
+# Say that we are there, and wait until somebody says how to go on. In the end: go on.
+sub meet {
+    my $place = shift;
+    open(my $here, '>', "$place.here") or return '';
+    print $here "$$\n";
+    close $here;
+    for (1 .. 18_000) {
+        if (open(my $go, '<', "$place.go")) { my $word = <$go> // ''; chomp $word; return $word }
+        sleep 0.01;
+    }
+    return '';
+}
+
+# What slurmctld shows of the job that the command names, where somebody wants to know.
+sub witness {
+    my ($id, $when, @words) = @_;
+    return if !-e "$folder/witness";
+    my ($job) = map { /^(?:jobid=)?([0-9][0-9_+]*)$/i ? $1 : () } @words;
+    return if !defined $job;
+    (my $scontrol = $real) =~ s{[^/]*$}{scontrol};
+    local $ENV{SLURM_TIME_FORMAT} = '%s';
+    my $shown = '';
+    if (open(my $answer, '-|', 'timeout', '-k', '1', '2', @prefix, $scontrol, '-o', 'show', 'job', $job)) {
+        local $/;
+        $shown = <$answer> // '';
+        close $answer;
+    }
+    my $now = sprintf '%.3f', time;
+    append('witness.jsonl', "{\"id\": \"$id\", \"when\": \"$when\", \"at\": $now, \"job\": " . quoted($shown) . '}');
+}
+
 my $begun = time;
 my $id = "$$-" . int($begun * 1000);
 my $argv = join ', ', map { quoted($_) } $name, @ARGV;
@@ -78,7 +109,12 @@ my ($action, $with) = fault(join ' ', $name, @ARGV);
 $action = '' if !defined $action;
 sleep $with if $action eq 'delay-before';
 kill_all($with) if $action eq 'kill-before' || $action eq 'kill-instead';
+my $word = $action eq 'meet-before' ? meet($with) : '';
+# In words, so that it is not taken for slurmctld's own refusal.
+if ($word eq 'stop') { $action = 'kill-instead'; $with = 'interrupted' }
 
+my $changes = $name eq 'scancel' || ($name eq 'scontrol' && @ARGV && $ARGV[0] !~ /^(?:-.*|show)$/);
+witness($id, 'before', @ARGV) if $changes;
 my $code;
 if ($action eq 'refuse' || $action eq 'kill-instead') {
     print STDERR "$name: error: $with\n";
@@ -101,6 +137,11 @@ if ($action eq 'refuse' || $action eq 'kill-instead') {
     }
     1 while waitpid($child, 0) != $child && $!{EINTR};
     $code = $? & 127 ? 128 + ($? & 127) : $? >> 8;
+    witness($id, 'after', @ARGV) if $changes;
+    if ($action eq 'meet-after' && meet($with) eq 'lose') {
+        print STDERR "$name: error: Unable to contact slurm controller (connect failure)\n";
+        $code = 1;
+    }
     if ($action eq 'drop-reply') { print STDERR "$name: error: $with\n"; $code = 1 }
     sleep $with if $action eq 'delay-after';
 }

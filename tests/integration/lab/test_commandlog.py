@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -135,3 +136,40 @@ def test_a_caller_can_be_killed_around_a_command(
 
     assert wait_for(ended, 10)
     assert (lab.job(job_id).get("Comment") == "done") == took_effect
+
+
+@pytest.mark.slurm
+@pytest.mark.parametrize(
+    ("action", "word", "exit_code", "took_effect"),
+    [
+        ("meet-before", "go", 0, True),
+        ("meet-before", "stop", 1, False),
+        ("meet-after", "go", 0, True),
+        ("meet-after", "lose", 1, True),
+    ],
+)
+def test_a_command_waits_for_somebody_and_is_witnessed(
+    lab: Cluster,
+    tmp_path: Path,
+    action: commandlog.FaultAction,
+    word: Any,
+    exit_code: int,
+    took_effect: bool,
+) -> None:
+    job_id = lab.submit(SLEEP, extra=["--hold"])
+    commandlog.bear_witness(lab.folder)
+    commandlog.inject(lab.folder, "scontrol update", action, str(tmp_path / "here"))
+    argv = ["scontrol", "update", f"jobid={job_id}", "Comment=done"]
+    child = subprocess.Popen(argv, env=lab.env(), stderr=subprocess.DEVNULL)
+    assert wait_for(lambda: commandlog.met(tmp_path / "here"), 60)
+    assert child.poll() is None
+    assert (lab.job(job_id).get("Comment") == "done") == (action == "meet-after")
+    commandlog.answer(tmp_path / "here", word)
+    assert child.wait(60) == exit_code
+    assert (lab.job(job_id).get("Comment") == "done") == took_effect
+    (lab.folder / "witness").unlink()
+    found = commandlog.witnessed(lab.folder)[-1]
+    assert found.argv == tuple(argv)
+    assert f"JobId={job_id} " in found.before
+    assert "Comment=done" not in found.before
+    assert ("Comment=done" in (found.after or "")) == took_effect

@@ -12,6 +12,7 @@ from typing import NoReturn
 
 from .collective import PeerLost
 from .faults import FAULTS, remote_error
+from .heartbeat import begin
 from .lines import FORMATS
 from .training import Training
 from .world import ATTEMPT, HOST, JOB, LAUNCH, LOCAL, RANK, WORLD, complain, say
@@ -42,6 +43,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
         "--cascade", choices=("none", "remote-error"), default="none", help="when another rank dies"
     )
     add("--control", type=Path, help="file with orders; default: control.json beside checkpoints")
+    add("--heartbeat", type=Path, help="file that each rank appends its signs of life to")
     options = parser.parse_args(argv)
     if options.fault == "nccl-timeout" and not options.collective_timeout:
         options.collective_timeout = 3.0
@@ -56,6 +58,8 @@ def main() -> None:
     if RANK == 0:
         say(f"trainer: job {JOB} attempt {ATTEMPT} launch {LAUNCH}, {WORLD} ranks")
     say(f"trainer: rank {RANK} on {HOST} (local rank {LOCAL})")
+    if options.heartbeat is not None:
+        begin(options.heartbeat)
     try:
         Training(options).run()
     except PeerLost:
