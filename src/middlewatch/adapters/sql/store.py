@@ -14,6 +14,7 @@ from pathlib import Path
 from sqlalchemy import Connection
 
 from middlewatch.adapters.sql import advice as _advice
+from middlewatch.adapters.sql import ageing as _ageing
 from middlewatch.adapters.sql import read as _read
 from middlewatch.adapters.sql import sharing as _sharing
 from middlewatch.adapters.sql import signals as _signals
@@ -32,6 +33,8 @@ from middlewatch.model.identity import AttemptId, ClusterId
 from middlewatch.model.issue import Issue, Verdict
 from middlewatch.model.milestone import Milestone, Operation, Sequence
 from middlewatch.model.sharing import Sharing
+from middlewatch.model.recovery import Recovery
+from middlewatch.model.retention import Aged, Cutoffs
 from middlewatch.model.signal import Progress, Signal
 from middlewatch.ports.errors import PortError, Refused
 from middlewatch.ports.store import AttemptFilter, AuditFilter, TokenRecord, Workflow
@@ -307,3 +310,9 @@ class SqlStore:
         except PortError:
             return False
         return True
+    def age_out(self, before: Cutoffs, limit: int) -> Aged:
+        with self.database.read() as connection:
+            found = _ageing.aged(connection, before, limit)
+        with self.database.write() as connection:
+            return _ageing.let_go(connection, found, before)
+
