@@ -20,7 +20,6 @@ from middlewatch.model.change import Applied, Change, Decision, Lease, WatchStat
 from middlewatch.model.identity import AttemptId, ClusterId
 from middlewatch.model.issue import Issue, Verdict
 from middlewatch.model.milestone import Milestone, Operation, Sequence
-from middlewatch.model.recovery import Recovery, RecoveryState
 from middlewatch.model.retention import Aged, Cutoffs
 from middlewatch.model.sharing import Sharing
 from middlewatch.model.signal import Progress, Signal
@@ -199,10 +198,10 @@ class Store(Protocol):
         """All notes whose name begins so, as (name, value), by name."""
 
     def put_notes(self, notes: Seq[tuple[str, str]]) -> None: ...
-    def healthy(self) -> bool:
-        """A write and a read work."""
     def age_out(self, before: Cutoffs, limit: int) -> Aged:
         """Let go of what ended before (see `model.retention`), at most ``limit`` attempts whole
         and as many attempts' evidence. Advice, with its history, and the trail stay. A signal
         whose attempt's evidence went is new again if somebody posts it again."""
 
+    def healthy(self) -> bool:
+        """A write and a read work."""

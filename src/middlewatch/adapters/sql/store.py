@@ -32,9 +32,8 @@ from middlewatch.model.change import Applied, Change, Decision, Lease, WatchStat
 from middlewatch.model.identity import AttemptId, ClusterId
 from middlewatch.model.issue import Issue, Verdict
 from middlewatch.model.milestone import Milestone, Operation, Sequence
-from middlewatch.model.sharing import Sharing
-from middlewatch.model.recovery import Recovery
 from middlewatch.model.retention import Aged, Cutoffs
+from middlewatch.model.sharing import Sharing
 from middlewatch.model.signal import Progress, Signal
 from middlewatch.ports.errors import PortError, Refused
 from middlewatch.ports.store import AttemptFilter, AuditFilter, TokenRecord, Workflow
@@ -301,6 +300,12 @@ class SqlStore:
         with self.database.write() as connection:
             _small.put_notes(connection, notes)
 
+    def age_out(self, before: Cutoffs, limit: int) -> Aged:
+        with self.database.read() as connection:
+            found = _ageing.aged(connection, before, limit)
+        with self.database.write() as connection:
+            return _ageing.let_go(connection, found, before)
+
     def healthy(self) -> bool:
         try:
             with self.database.write() as connection:
@@ -310,9 +315,3 @@ class SqlStore:
         except PortError:
             return False
         return True
-    def age_out(self, before: Cutoffs, limit: int) -> Aged:
-        with self.database.read() as connection:
-            found = _ageing.aged(connection, before, limit)
-        with self.database.write() as connection:
-            return _ageing.let_go(connection, found, before)
-
