@@ -18,6 +18,7 @@ OPENED_BY = {
     "partition_allowlist": "the job's partitions in deployment.partitions",
     "ownership": "deployment.cluster_name, if this really is our cluster",
     "class_opt_in": '"restartOnSlow":true in the job\'s comment',
+    "job_owner": "Operator rights, or the job's owner (docs/single-user.md)",
 }
 """By gate: the setting that opens it, for the next decision."""
 

@@ -12,6 +12,7 @@ from enum import StrEnum
 from middlewatch.model.attempt import Attempt
 from middlewatch.model.identity import ClusterId
 from middlewatch.model.optin import JobMode
+from middlewatch.model.scheduler import ActsFor
 
 
 class Mode(StrEnum):
@@ -26,6 +27,7 @@ class GateName(StrEnum):
     PARTITION_ALLOWLIST = "partition_allowlist"
     OWNERSHIP = "ownership"
     CLASS_OPT_IN = "class_opt_in"
+    JOB_OWNER = "job_owner"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,8 @@ class Gates:
 class Deployment:
     """The site's side of the gates. An empty allowlist allows no partition; ``*`` allows all.
 
-    ``owned_cluster_name`` is the scheduler's own name for itself as it was at set-up.
+    ``owned_cluster_name`` is the scheduler's own name for itself as it was at set-up. Where
+    ``only_for`` is set, it acts for that user's jobs alone.
     """
 
     cluster: ClusterId
@@ -59,6 +62,7 @@ class Deployment:
     mode: Mode = Mode.MONITOR
     acknowledge_scheduler_actions: bool = False
     partitions: tuple[str, ...] = ()
+    only_for: ActsFor | None = None
 
 
 CLASSES_WITH_OWN_OPT_IN = frozenset({"slow_node", "slow_input", "slow_fabric", "slow_job"})
@@ -103,6 +107,16 @@ def gates_for(
             f"this controller owns {deployment.owned_cluster_name or 'none'}",
         ),
     ]
+    if deployment.only_for is not None and not deployment.only_for.everybody:
+        us = deployment.only_for
+        gates.append(
+            Gate(
+                GateName.JOB_OWNER,
+                attempt.uid == us.uid,
+                f"the job belongs to {_user(attempt.user, attempt.uid)}; this controller acts for "
+                f"the jobs of {_user(us.user, us.uid)} alone",
+            )
+        )
     if failure_class in CLASSES_WITH_OWN_OPT_IN:
         gates.append(
             Gate(
@@ -112,3 +126,9 @@ def gates_for(
             )
         )
     return Gates(tuple(gates))
+
+
+def _user(name: str, uid: int) -> str:
+    if uid < 0:
+        return f"{name or 'somebody'} (not seen)"
+    return f"{name} ({uid})" if name else f"uid {uid}"

@@ -110,13 +110,35 @@ class JobView:
         return self.state in ENDED and not self.completing
 
 
+class JobScope(StrEnum):
+    """Whose jobs a deployment is for, as it is set."""
+
+    AUTO = "auto"
+    """Everybody's where the scheduler grants that, else one's own."""
+    OWN = "own"
+    ALL = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class ActsFor:
+    """Whose jobs we watch and may change: everybody's, or those of the user that we are."""
+
+    uid: int
+    user: str
+    everybody: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A complete listing: a job that is not in it does not exist for this scheduler."""
+    """A complete listing: a job that is not in it does not exist for this scheduler.
+
+    Where ``only_uid`` is set, that holds for the jobs of that user alone.
+    """
 
     cluster_name: str
     as_of: datetime
     jobs: tuple[JobView, ...]
+    only_uid: int | None = None
 
     def job(self, job_id: str) -> JobView | None:
         return next((job for job in self.jobs if job.job_id == job_id), None)

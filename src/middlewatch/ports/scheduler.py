@@ -6,14 +6,15 @@ return a `CommandResult`: done, refused, or no answer, and no answer means it ma
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import Protocol, runtime_checkable
 
 from middlewatch.model.action import Action, CommandResult
 from middlewatch.model.answer import Answer
 from middlewatch.model.identity import ClusterId
 from middlewatch.model.scheduler import (
     AccountingRecord,
+    ActsFor,
     ClusterFacts,
     JobDetail,
     PartitionView,
@@ -53,3 +54,42 @@ class Scheduler(Protocol):
 
     def perform(self, action: Action, deadline_s: float) -> CommandResult:
         """Run one changing command, killed at the deadline. Never raises."""
+
+
+@runtime_checkable
+class Scoped(Protocol):
+    """A scheduler that may be one user's window on it rather than the site's."""
+
+    def acts_for(self) -> Answer[ActsFor]:
+        """Whose jobs are listed and may be changed. Never `Absent`."""
+
+
+@runtime_checkable
+class ManyAtOnce(Protocol):
+    """A scheduler that can be asked about many jobs with one command."""
+
+    def details(self, job_ids: Sequence[str]) -> Mapping[str, Answer[JobDetail]]:
+        """`Scheduler.detail` of those of the jobs that one command can tell of, under the same
+        rules. Whoever is missing was not asked about: so are all where one command for all of them
+        would cost the scheduler more than one for each."""
+
+    def accountings(
+        self, job_ids: Sequence[str]
+    ) -> Mapping[str, Answer[tuple[AccountingRecord, ...]]]:
+        """`Scheduler.accounting` of all of the jobs, in one command; or of none."""
+
+
+def details_of(scheduler: Scheduler, job_ids: Sequence[str]) -> Mapping[str, Answer[JobDetail]]:
+    """The details that are to be had with fewer commands than jobs; possibly of none."""
+    if len(job_ids) < 2 or not isinstance(scheduler, ManyAtOnce):
+        return {}
+    return scheduler.details(job_ids)
+
+
+def accountings_of(
+    scheduler: Scheduler, job_ids: Sequence[str]
+) -> Mapping[str, Answer[tuple[AccountingRecord, ...]]]:
+    """Accounting's records of all of them, or of none, likewise."""
+    if len(job_ids) < 2 or not isinstance(scheduler, ManyAtOnce):
+        return {}
+    return scheduler.accountings(job_ids)

@@ -17,9 +17,11 @@ from middlewatch.model.identity import (
     utc,
 )
 from middlewatch.model.optin import JobMode, OptIn
+from middlewatch.model.scheduler import ActsFor
 from tests.unit.reconciliation.worlds import CLUSTER, SUBMITTED, attempt
 
 ALLOWED = Deployment(CLUSTER, "lab", Mode.ACTION, True, ("train",))
+ALICE = ActsFor(2001, "alice", everybody=False)
 OPTED_IN = attempt(opt_in=OptIn(JobMode.ACTION, "prod", "middlewatch"))
 
 
@@ -55,10 +57,35 @@ def test_all_gates_open_permit() -> None:
         ({"seen": None}, GateName.OWNERSHIP),
         ({"job": replace(OPTED_IN, cluster=ClusterId("slurm", "x"))}, GateName.OWNERSHIP),
         ({"failure_class": "slow_node"}, GateName.CLASS_OPT_IN),
+        ({"deployment": replace(ALLOWED, only_for=ALICE)}, GateName.JOB_OWNER),
+        (
+            {
+                "deployment": replace(ALLOWED, only_for=ALICE),
+                "job": replace(OPTED_IN, uid=2002, user="bob"),
+            },
+            GateName.JOB_OWNER,
+        ),
     ],
 )
 def test_each_gate_alone_forbids(shut: dict[str, object], gate: GateName) -> None:
     assert gate in closed(**shut)  # type: ignore[arg-type]
+
+
+def test_a_users_own_deployment_acts_for_the_users_own_jobs() -> None:
+    own = replace(OPTED_IN, uid=2001, user="alice")
+    assert closed(replace(ALLOWED, only_for=ALICE), own) == []
+    strangers = gates_for(
+        replace(ALLOWED, only_for=ALICE), replace(own, uid=2002, user="bob"), "lab"
+    )
+    gate = strangers.first_closed()
+    assert gate is not None
+    assert "belongs to bob (2002)" in gate.detail
+    assert "alice (2001) alone" in gate.detail
+
+
+def test_a_deployment_for_everybody_asks_nobody_for_the_owner() -> None:
+    everybody = replace(ALLOWED, only_for=replace(ALICE, everybody=True))
+    assert closed(everybody, replace(OPTED_IN, uid=2002)) == []
 
 
 def test_no_gates_at_all_is_not_open() -> None:

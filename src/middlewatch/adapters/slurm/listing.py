@@ -66,10 +66,12 @@ class Row:
     component: bool
 
 
-def listing_argv(job_ids: Iterable[str] = ()) -> tuple[str, ...]:
-    """The command that lists all jobs, or just these."""
+def listing_argv(job_ids: Iterable[str] = (), uid: int | None = None) -> tuple[str, ...]:
+    """The command that lists all jobs, or just these; or all of one user."""
     chosen = ",".join(job_ids)
-    only = ("-j", chosen) if chosen else ()
+    only: tuple[str, ...] = ("-j", chosen) if chosen else ()
+    if uid is not None and not chosen:
+        only = ("-u", str(uid))
     return ("squeue", "--local", "-a", "--states=all", *only, "-O", FORMAT)
 
 
