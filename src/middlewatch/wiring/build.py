@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from middlewatch.ports.clock import Clock
     from middlewatch.services.controller.controller import Controller
     from middlewatch.services.gateway.server import Gateway
+    from middlewatch.services.keeper import Keeper
     from middlewatch.services.watcher import Watcher
     from middlewatch.services.watcher.health import Health
 
@@ -145,6 +146,29 @@ def watcher(parts: Parts, log: Any, hint: Hint) -> Service:
         ),
     )
     return WatcherEdge(service, Health(parts.store, name), parts.clock, log, hint)
+
+
+def keeper(parts: Parts, log: Any) -> KeeperEdge:
+    from middlewatch.model.retention import Retention
+    from middlewatch.services.keeper import Keeper
+
+    given = parts.settings.retention
+    return KeeperEdge(Keeper(parts.store, Retention(given.evidence_s, given.attempts_s)), log)
+
+
+class KeeperEdge:
+    """The keeper with its voice: what went is said when there is no more of it."""
+
+    def __init__(self, keeper: Keeper, log: Any) -> None:
+        self._keeper = keeper
+        self._log = log
+
+    def tick(self, now: datetime) -> object:
+        report = self._keeper.tick(now)
+        if report.swept is not None:
+            swept = report.swept
+            self._log.info("aged_out", attempts=swept.attempts, evidence_of=swept.evidence_of)
+        return report
 
 
 class WatcherEdge:

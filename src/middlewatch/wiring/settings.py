@@ -244,6 +244,18 @@ class ControllerSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class RetentionSettings:
+    """What was decided and done, and the trail, is kept for ever."""
+
+    evidence_s: float = _key(
+        30 * 86_400.0, "signals, progress and positions in logs, after a job's last end", 86_400.0
+    )
+    attempts_s: float = _key(
+        90 * 86_400.0, "attempts that nothing was advised for, after a job's last end", 86_400.0
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class WatchdogSettings:
     enabled: bool = _key(True, "start the watchdog beside `up`")
     mode: Mode = _key(
@@ -297,6 +309,7 @@ class Settings:
     metrics: MetricsSettings = MetricsSettings()
     manager: ManagerSettings = ManagerSettings()
     controller: ControllerSettings = ControllerSettings()
+    retention: RetentionSettings = RetentionSettings()
     watchdog: WatchdogSettings = WatchdogSettings()
     log: LogSettings = LogSettings()
     client: ClientSettings = ClientSettings()
@@ -425,6 +438,8 @@ def contradictions(settings: Settings) -> Iterator[tuple[str, str, str]]:
         yield "watcher", "name", "letters, digits and `-`, at most 32, beginning with a letter"
     if watcher.lease_s < 2 * settings.slurm.look_deadline_s:
         yield "watcher", "lease", "must be at least twice slurm.look_deadline"
+    if settings.retention.evidence_s > settings.retention.attempts_s:
+        yield "retention", "evidence", "must not be longer than retention.attempts"
     if settings.controller.max_hold_s > settings.watchdog.max_hold_s:
         yield "controller", "max_hold", "must not be longer than watchdog.max_hold"
     if settings.watchdog.enabled:

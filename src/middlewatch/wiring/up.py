@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from middlewatch.services.gateway.server import Gateway
 
 HOUSEKEEPING_S = 2.0
+KEEPING_S = 600.0
+KEEPING_AGAIN_S = 1.0
+"""Between two rounds over what has aged, and while there is more of it."""
 DRAIN_PAUSE_S = 0.3
 CLUSTER_NAME_S = 0.7
 
@@ -203,6 +206,9 @@ class Process:
                 self._late[role] = late = Late(make)
                 again_s = parts.settings.controller.again_s
                 loops.append(Loop(role.value, late.tick, interval_s, again_s, finish=late.finish))
+        if Role.MANAGER in self._roles:
+            keeper = build.keeper(parts, log)
+            loops.append(Loop("keeper", keeper.tick, KEEPING_S, KEEPING_AGAIN_S))
         if parts.here is None:
             hints = Hints(remote_store(parts.settings), self._hint(Role.CONTROLLER))
             loops.append(Loop("hints", hints.tick, 1.0))

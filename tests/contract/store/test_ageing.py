@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -14,7 +15,7 @@ from middlewatch.model.signal import Progress
 from middlewatch.ports.errors import Unreadable
 from middlewatch.ports.store import AuditFilter, Store
 from middlewatch.services.keeper import Keeper
-from tests.contract.store.backends import Backend
+from tests.contract.store.backends import BACKENDS, Backend
 from tests.contract.store.records import (
     PROD,
     TEST,
@@ -225,8 +226,9 @@ def test_attempts_are_not_kept_shorter_than_their_evidence() -> None:
     limit=st.integers(1, 4),
 )
 def test_exactly_what_the_rule_names_goes(
+    *,
     tmp_path_factory: pytest.TempPathFactory,
-    empty: object,
+    empty: Path,
     kind: str,
     jobs: list[list[tuple[int, bool, bool | None]]],
     evidence: int,
@@ -234,11 +236,6 @@ def test_exactly_what_the_rule_names_goes(
     limit: int,
 ) -> None:
     """``jobs``: for each attempt its end, whether it lives, and its advice (active or settled)."""
-    from pathlib import Path
-
-    from tests.contract.store.backends import BACKENDS
-
-    assert isinstance(empty, Path)
     backend = BACKENDS[kind](tmp_path_factory.mktemp("ageing"), empty)
     store = backend.open()
     whole, evidence = sorted((whole, evidence))

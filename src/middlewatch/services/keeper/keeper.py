@@ -22,7 +22,10 @@ AT_ONCE = 200
 
 @dataclass(frozen=True, slots=True)
 class KeeperReport:
+    """``swept``: what a whole sweep came to, where this round ended one that let something go."""
+
     aged: Aged
+    swept: Aged | None = None
 
     @property
     def again(self) -> bool:
@@ -47,11 +50,12 @@ class Keeper:
         aged = self._store.age_out(before, self._at_once)
         so_far = together(so_far, aged)
         self._sweep = (before, so_far)
-        if not aged.more:
-            if so_far.rows:
-                self._store.apply(Change(audit=(_told(before, so_far, now),)))
-            self._sweep = None
-        return KeeperReport(aged)
+        if aged.more:
+            return KeeperReport(aged)
+        if so_far.rows:
+            self._store.apply(Change(audit=(_told(before, so_far, now),)))
+        self._sweep = None
+        return KeeperReport(aged, so_far if so_far.rows else None)
 
 
 def _told(before: Cutoffs, aged: Aged, now: datetime) -> AuditEvent:
