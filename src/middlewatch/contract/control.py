@@ -23,7 +23,7 @@ from middlewatch.model.signal import Progress, Signal
 
 R = TypeVar("R")
 
-LEASE, WORK, CHANGE, NAME = "lease", "work", "change", "name"
+LEASE, RESIGN, WORK, CHANGE, NAME = "lease", "resign", "work", "change", "name"
 LONGEST_WAIT_S = 5.0
 
 
@@ -37,7 +37,18 @@ class LeaseAsked:
 
 @dataclass(frozen=True, slots=True)
 class LeaseGiven:
+    """``taken_over_s``: how many seconds ago it was taken from a holder who had not given it back;
+    None where that never was. (The lease's own times are by the gateway's clock.)"""
+
     lease: Lease | None
+    taken_over_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Resigned:
+    """The lease is given back by its holder."""
+
+    lease: Lease
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +64,14 @@ class WorkAsked:
 @dataclass(frozen=True, slots=True)
 class Work:
     """One piece of advice and what a decision about it looks at. ``ends`` are those signals of the
-    attempt that tell of its death."""
+    attempt that tell of its death, ``placed`` our exclusions on the whole job."""
 
     advice: Advice
     attempt: Attempt | None
     progress: Progress | None
     actions: tuple[ActionRecord, ...]
     ends: tuple[Signal, ...]
+    placed: tuple[ActionRecord, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

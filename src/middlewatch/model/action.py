@@ -71,3 +71,5 @@ class ActionRecord:
     text: str = ""
     saw_restarts: int = 0
     """The restart count in the look that justified the action."""
+    ours: tuple[str, ...] = ()
+    """Which of the exclusions that it sets are not the user's own."""

@@ -22,13 +22,17 @@ from middlewatch.model.signal import Progress, Signal
 @dataclass(frozen=True, slots=True)
 class Lease:
     """A holder's right to work on ``name`` until ``expires_at``; ``token`` grows with each grant
-    to another holder, so that a late writer is recognised."""
+    to another holder, so that a late writer is recognised.
+
+    ``taken_over_at``: when it was last taken from a holder who had let it run out instead of giving
+    it back, and may not know it yet; None where that never was."""
 
     name: str
     holder: str
     token: int
     expires_at: datetime
 
+    taken_over_at: datetime | None = None
 
 @dataclass(frozen=True, slots=True)
 class Shard:

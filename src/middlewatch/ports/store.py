@@ -152,6 +152,10 @@ class Store(Protocol):
     def audit(
         self,
         where: AuditFilter,
+    def placed(self, attempt_id: AttemptId) -> tuple[ActionRecord, ...]:
+        """Commands of ours that set exclusions, on this attempt or an earlier one of the same job,
+        whoever sent them; oldest first."""
+
         after: int,
         limit: int,
         *,
@@ -165,9 +169,12 @@ class Store(Protocol):
 
     # leases, tokens, small facts
     def acquire_lease(self, name: str, holder: str, ttl_s: float, now: datetime) -> Lease | None:
-        """Take or renew; None while another holder's has not expired. Compare-and-swap."""
+        """Take or renew; None while another holder's has not expired. Compare-and-swap. ``now`` is
+        by the clock of the machine that the store is on: all holders' leases end by that one."""
 
-    def release_lease(self, lease: Lease) -> None: ...
+    def release_lease(self, lease: Lease) -> None:
+        """Give it back, so that another may have it at once; nothing where it is no longer ours."""
+
     def leases(self) -> tuple[Lease, ...]: ...
     def sharing(self, pool: str) -> Sharing:
         """Members and shards of a pool, and the time by the store's own clock: that of whoever

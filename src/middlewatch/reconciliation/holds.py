@@ -140,20 +140,6 @@ def our_exclusions(
     return tuple(sorted({node for entry in lines for node in entry.ours}))
 
 
-def obligation_for(
-    obligations: Iterable[Obligation], cluster_name: str, job_id: str, restarts: int
-) -> Obligation | None:
-    """What may stand on that attempt, or None."""
-    return next(
-        (
-            one
-            for one in obligations
-            if (one.cluster_name, one.job_id, one.restarts) == (cluster_name, job_id, restarts)
-        ),
-        None,
-    )
-
-
 def settled(obligation: Obligation) -> JournalEntry:
     """The line that closes ``obligation`` as it was read, and nothing written since."""
     newest = max(obligation.parts, key=lambda part: part.at)

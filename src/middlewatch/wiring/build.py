@@ -76,6 +76,7 @@ def controller(parts: Parts, owned: Ownership, log: Any) -> Controller:
             max_hold_s=given.controller.max_hold_s,
         ),
         on_error=failed,
+        on_lead=lambda text: log.info("leadership", holder=parts.holder, state=text),
     )
 
 

@@ -430,8 +430,8 @@ def contradictions(settings: Settings) -> Iterator[tuple[str, str, str]]:
         yield "policy", "attempts_without_checkpoint", "at least 1"
     if policy.signal_cap < 1:
         yield "policy", "signal_cap", "at least 1"
-    if settings.controller.lease_s <= settings.slurm.command_deadline_s:
-        yield "controller", "lease", "must be longer than slurm.command_deadline"
+    if settings.controller.lease_s <= settings.slurm.command_deadline_s + 1.0:
+        yield "controller", "lease", "must be longer than slurm.command_deadline by over a second"
     yield from about_gateway(settings.controller)
     watcher = settings.watcher
     if watcher.name and not _WATCHER.match(watcher.name):

@@ -294,9 +294,11 @@ class Process:
         if self._parts is None or self._runner is None:
             self._abandon()
             return True
-        self._runner.stop(Role.MANAGER.value, Role.CONTROLLER.value)
+        late = self._runner.stop(Role.MANAGER.value, Role.CONTROLLER.value)
         clean = self._drained(hurry) if Role.CONTROLLER in self._roles else True
         self._runner.stop()
+        if Role.CONTROLLER.value not in late:
+            self._resign()
         if self._mark is not None:
             # Also where something is left: the watchdog lets that go, and leaves after it.
             with contextlib.suppress(OSError):
@@ -329,6 +331,18 @@ class Process:
                 return False
             self.look_after()
             clock.sleep(DRAIN_PAUSE_S)
+
+    def _resign(self) -> None:
+        """Another controller need not wait until our lease has run out. (One whose last round did
+        not end keeps it: a command of its may be running.)"""
+        late = self._late.get(Role.CONTROLLER)
+        resign = getattr(late.service if late else None, "resign", None)
+        if resign is None:
+            return
+        try:
+            resign()
+        except PortError as error:
+            self._log.warning("lease_kept", error=str(error), note="it runs out by itself")
 
     def _parts_hold(self) -> bool:
         try:

@@ -33,7 +33,7 @@ def test_renewing_keeps_the_token_and_prolongs(store: Store) -> None:
 
 def test_expired_lease_goes_to_another_with_the_next_token(store: Store) -> None:
     taken(store, "a", 0)
-    assert taken(store, "b", 10) == Lease("controller", "b", 2, at(20))
+    assert taken(store, "b", 10) == Lease("controller", "b", 2, at(20), taken_over_at=at(10))
     assert store.acquire_lease("controller", "a", 10, at(11)) is None
 
 
@@ -52,7 +52,23 @@ def test_lease_of_somebody_else_cannot_be_given_back(store: Store) -> None:
     old = taken(store, "a", 0)
     taken(store, "b", 10)
     store.release_lease(old)
-    assert store.leases() == (Lease("controller", "b", 2, at(20)),)
+    assert store.leases() == (Lease("controller", "b", 2, at(20), taken_over_at=at(10)),)
+
+
+def test_a_lease_says_when_it_was_taken_from_a_holder_who_may_not_know_it(store: Store) -> None:
+    assert taken(store, "a", 0).taken_over_at is None
+    assert taken(store, "a", 60).taken_over_at is None
+    taken(store, "b", 70)
+    # It is remembered over renewals, the holder's own absence, and a hand-over in order.
+    assert taken(store, "b", 75).taken_over_at == at(70)
+    store.release_lease(taken(store, "b", 90))
+    assert taken(store, "c", 91).taken_over_at == at(70)
+    assert taken(store, "a", 200).taken_over_at == at(200)
+
+
+def test_a_lease_given_back_by_its_only_holder_was_taken_from_nobody(store: Store) -> None:
+    store.release_lease(taken(store, "a", 0))
+    assert taken(store, "b", 1).taken_over_at is None
 
 
 def test_leases_of_different_names_are_apart(store: Store) -> None:

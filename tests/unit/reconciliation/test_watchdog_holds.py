@@ -8,7 +8,6 @@ from middlewatch.model.journal import JournalKind
 from middlewatch.model.scheduler import JobView
 from middlewatch.reconciliation.holds import (
     Relation,
-    obligation_for,
     our_exclusions,
     relation,
     settled,
@@ -38,8 +37,11 @@ def test_a_later_entry_of_its_kind_replaces_the_earlier() -> None:
 def test_attempts_and_clusters_are_owed_apart() -> None:
     owed = standing([entry(), entry(restarts_expected=2), entry(cluster_name="beta")])
     assert len(owed) == 3
-    assert obligation_for(owed, "alpha", "7", 2) == owed[1]
-    assert obligation_for(owed, "alpha", "8", 1) is None
+    assert [(one.cluster_name, one.restarts) for one in owed] == [
+        ("alpha", 1),
+        ("alpha", 2),
+        ("beta", 1),
+    ]
 
 
 def test_settled_clears_the_attempt_that_it_names() -> None:

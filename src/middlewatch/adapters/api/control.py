@@ -58,11 +58,20 @@ class RemoteStore:
     def acquire_lease(self, name: str, holder: str, ttl_s: float, now: datetime) -> Lease | None:
         self._send_again()
         asked = control.LeaseAsked(holder, ttl_s)
-        given = self._call(control.LEASE, asked, control.LeaseGiven).lease
+        answer = self._call(control.LEASE, asked, control.LeaseGiven)
+        given = answer.lease
         if given is None:
             return None
         # By our clock, and from before we asked: it never seems to last longer than it does.
-        return Lease(given.name, given.holder, given.token, now + timedelta(seconds=ttl_s))
+        ends = now + timedelta(seconds=ttl_s)
+        taken_over_at = None
+        if answer.taken_over_s is not None:
+            taken_over_at = now - timedelta(seconds=answer.taken_over_s)
+        return Lease(given.name, given.holder, given.token, ends, taken_over_at)
+
+    def release_lease(self, lease: Lease) -> None:
+        self._send_again()
+        self._call(control.RESIGN, control.Resigned(lease), control.LeaseGiven)
 
     def advice_page(
         self, only_active: bool, after: int, limit: int, owner: ClusterId | None = None
@@ -85,6 +94,10 @@ class RemoteStore:
     def actions(self, attempt_id: AttemptId) -> tuple[ActionRecord, ...]:
         work = self._of(attempt_id)
         return work.actions if work else ()
+
+    def placed(self, attempt_id: AttemptId) -> tuple[ActionRecord, ...]:
+        work = self._of(attempt_id)
+        return work.placed if work else ()
 
     def signals(
         self, attempt_id: AttemptId, after: int = 0, limit: int = 1000

@@ -236,6 +236,24 @@ def actions(connection: Connection, attempt_id: AttemptId) -> tuple[ActionRecord
     return _of_attempt(connection, t.actions, attempt_id, ActionRecord)
 
 
+def placed(connection: Connection, attempt_id: AttemptId) -> tuple[ActionRecord, ...]:
+    """Those that set exclusions, of this attempt and of the earlier ones of the same job."""
+    this = attempt(connection, attempt_id)
+    ids = [attempt_id]
+    if this is not None:
+        index = this.attempt_index
+        for other in reversed(attempts_of_job(connection, this.cluster, this.job_id)):
+            # Attempts are numbered upwards: where they are not, another job had the number.
+            if other.submitted_at < this.submitted_at and other.attempt_index < index:
+                ids.append(other.id)
+                index = other.attempt_index
+            elif other.submitted_at < this.submitted_at:
+                break
+    query = _bodies(t.actions, t.actions.c.attempt_id.in_(ids)).order_by(t.actions.c.number)
+    found = many(connection, query, t.actions, ActionRecord)
+    return tuple(record for record in found if record.action.exclusions is not None)
+
+
 # recovery sequences
 
 

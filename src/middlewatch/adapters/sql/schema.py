@@ -289,6 +289,7 @@ tokens = Table(
     _number(),
     Column("id", ID, nullable=False, unique=True),
     Column("digest", NAME, nullable=False, unique=True),
+    Column("taken_over_us", BigInteger, nullable=True),
     Column("body", BODY, nullable=False),
     **_OPTIONS,
 )

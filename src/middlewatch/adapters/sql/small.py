@@ -25,13 +25,15 @@ def acquire_lease(
     """Take, renew, or None while somebody else's stands.
 
     The same holder keeps its token, also when it comes back late and nobody took the lease
-    meanwhile. A lease ends at ``expires_at``: at that very moment another may have it.
+    meanwhile. A lease ends at ``expires_at``: at that very moment another may have it. That it was
+    taken from somebody who had not given it back is remembered through every later grant.
     """
     if not holder:
         raise Refused(f"lease {name!r} needs a holder with a name")
     table = t.leases
     row = connection.execute(select(table).where(table.c.name == name)).first()
     expires = now + timedelta(seconds=ttl_s)
+    taken_over_us = None if row is None else row.taken_over_us
     if row is None:
         token = 1
     elif row.holder == holder:
@@ -40,8 +42,16 @@ def acquire_lease(
         return None
     else:
         token = int(row.token) + 1
+        taken_over_us = micros(now) if row.holder else taken_over_us
     values = columns(
-        table, {"name": name, "holder": holder, "token": token, "expires_us": micros(expires)}
+        table,
+        {
+            "name": name,
+            "holder": holder,
+            "token": token,
+            "expires_us": micros(expires),
+            "taken_over_us": taken_over_us,
+        },
     )
     if row is None:
         connection.execute(insert(table).values(values))
@@ -51,7 +61,12 @@ def acquire_lease(
         done = connection.execute(update(table).where(unmoved).values(values))
         if done.rowcount != 1:
             return None
-    return Lease(name, holder, token, moment_of(values["expires_us"]))
+    return _lease(name, holder, token, values["expires_us"], taken_over_us)
+
+
+def _lease(name: str, holder: str, token: int, expires_us: int, taken_over_us: int | None) -> Lease:
+    taken_over_at = None if taken_over_us is None else moment_of(taken_over_us)
+    return Lease(name, holder, token, moment_of(expires_us), taken_over_at)
 
 
 def release_lease(connection: Connection, lease: Lease) -> None:
@@ -66,7 +81,7 @@ def leases(connection: Connection) -> tuple[Lease, ...]:
     c = t.leases.c
     query = select(t.leases).where(c.holder != "").order_by(c.name)
     return tuple(
-        Lease(row.name, row.holder, row.token, moment_of(row.expires_us))
+        _lease(row.name, row.holder, row.token, row.expires_us, row.taken_over_us)
         for row in connection.execute(query)
     )
 

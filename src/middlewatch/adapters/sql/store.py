@@ -208,6 +208,10 @@ class SqlStore:
                 connection, ClusterId(scheduler, environment), job_id, index, operation
             )
 
+    def placed(self, attempt_id: AttemptId) -> tuple[ActionRecord, ...]:
+        with self.database.read() as connection:
+            return _read.placed(connection, attempt_id)
+
     def sequence_by_id(self, sequence_id: str) -> Sequence | None:
         with self.database.read() as connection:
             return _read.sequence_by_id(connection, sequence_id)

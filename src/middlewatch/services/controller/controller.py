@@ -8,7 +8,7 @@ process killed between any two of these leaves a state from which the next one g
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
@@ -28,8 +28,9 @@ from middlewatch.ports.journal import Journal
 from middlewatch.ports.remote import ControllerStore
 from middlewatch.ports.scheduler import Scheduler
 from middlewatch.reconciliation.exclusions import impossible, users_own
-from middlewatch.reconciliation.holds import obligation_for, standing
+from middlewatch.reconciliation.holds import Obligation, standing
 from middlewatch.reconciliation.in_flight import SETTLE_MARGIN_S, fence_stands
+from middlewatch.reconciliation.inherited import inherited
 from middlewatch.reconciliation.plan import hold_stands, next_step
 from middlewatch.reconciliation.situation import (
     Act,
@@ -50,6 +51,7 @@ from middlewatch.services.controller.gather import (
     situation_for,
     view_in,
 )
+from middlewatch.services.controller.lead import Leadership, Term
 
 PAGE = 250
 LOOK_MAX_AGE = timedelta(seconds=1)
@@ -80,28 +82,37 @@ class ControllerReport:
     standing: int = 0
     again: bool = False
     problem: str = ""
+    keeps_still_s: float = 0.0
+    """How long it must not act yet, because it took over from somebody who may not know it."""
 
 
 @dataclass(slots=True)
 class _Round:
     """One tick's common ground, and what has come of it so far."""
 
-    lease: Lease
+    term: Term
     facts: ClusterFacts
     now: datetime
     draining: bool
     entries: tuple[JournalEntry, ...]
+    owed: Mapping[tuple[str, int], Obligation]
+    """What the journal says may stand, by job and restart count."""
     actions: int = 0
     outcomes: int = 0
     standing: int = 0
     again: bool = False
     problems: list[str] = field(default_factory=list)
 
+    @property
+    def lease(self) -> Lease:
+        return self.term.lease
+
 
 class Controller:
     """One cluster's controller. All arguments are ports or frozen settings.
 
-    ``on_error`` is called once for each advice that failed in a tick, with a sentence.
+    ``on_error`` is called once for each advice that failed in a tick, with a sentence; ``on_lead``
+    when it begins to lead, or another does.
     """
 
     def __init__(
@@ -116,6 +127,7 @@ class Controller:
         holder: str,
         config: ControllerConfig | None = None,
         on_error: Callable[[str, Exception], None] | None = None,
+        on_lead: Callable[[str], None] = lambda _text: None,
     ) -> None:
         self._store = store
         self._scheduler = scheduler
@@ -125,8 +137,15 @@ class Controller:
         self._policy = policy
         self._holder = holder
         self._config = config or ControllerConfig()
-        if self._config.lease_s <= self._config.deadline_s:
-            raise ValueError("lease_s must outlast deadline_s: a leader kills its command first")
+        self._lead = Leadership(
+            store,
+            clock,
+            f"controller/{deployment.cluster.environment}",
+            holder,
+            term_s=self._config.lease_s,
+            deadline_s=self._config.deadline_s,
+            say=on_lead,
+        )
         self._on_error = on_error
         self._facts: tuple[ClusterFacts, datetime] | None = None
         self._pending_since: dict[str, datetime] = {}
@@ -134,22 +153,29 @@ class Controller:
         self._silent_since: datetime | None = LONG_AGO
         self._silence: tuple[datetime, datetime] | None = None
         self._clocks: tuple[datetime, float] | None = None
-        self._lease_name = f"controller/{deployment.cluster.environment}"
 
     def tick(self, now: datetime) -> ControllerReport:
         """One round over the active advice of this controller's cluster."""
         return self._run(now, draining=False)
 
     def drain(self, now: datetime) -> bool:
-        """A round that starts nothing new and lets go what we hold. True when nothing stands."""
+        """A round that starts nothing new and lets go what we hold. True when nothing stands that
+        is ours to let go: where another leads, or where we have not acted yet, it is not."""
         report = self._run(now, draining=True)
-        return report.leader and report.standing == 0 and not report.problem
+        return report.standing == 0 and not report.problem
+
+    def resign(self) -> None:
+        """Let another controller lead at once: for a stop, behind the last round. Raises what the
+        store raises."""
+        self._lead.resign()
 
     def _run(self, now: datetime, *, draining: bool) -> ControllerReport:
-        lease = self._store.acquire_lease(self._lease_name, self._holder, self._config.lease_s, now)
-        if lease is None:
+        term = self._lead.term(now)
+        if term is None:
             return ControllerReport(leader=False)
         self._mind_jumps(now)
+        if term.keeps_still_s > 0:
+            return ControllerReport(leader=True, keeps_still_s=term.keeps_still_s)
         active = self._active()
         if not active:
             self._pending_since.clear()
@@ -158,7 +184,12 @@ class Controller:
         if isinstance(facts, Unknown):
             return ControllerReport(True, len(active), problem=facts.why, standing=len(active))
         look = self._look(sorted({a.job_id for a in active}))
-        tally = _Round(lease, facts, now, draining, self._journal.entries())
+        entries = self._journal.entries()
+        name = self._deployment.owned_cluster_name
+        owed = {
+            (one.job_id, one.restarts): one for one in standing(entries) if one.cluster_name == name
+        }
+        tally = _Round(term, facts, now, draining, entries, owed)
         for advice in active:
             try:
                 self._handle(advice, look, tally)
@@ -258,6 +289,7 @@ class Controller:
                     asked = fetched(self._scheduler, asked, Fact.DETAIL, advice.job_id)
                     continue
                 case Act(action=action):
+                    self._inherit(situation, view, now, tick)
                     if tick.draining and action.kind in NEW_WORK and not requeues(situation):
                         # (A cancel of what our own requeue revived is no new work.)
                         return
@@ -265,10 +297,29 @@ class Controller:
                 case Report():
                     self._report(situation, step, view, tick)
                 case Wait():
+                    self._inherit(situation, view, now, tick)
                     self._wait(situation, step, tick)
             tick.standing += self._stands(situation, view, now, step)
             return
         tick.again = True
+
+    def _inherit(
+        self, situation: Situation, view: JobView | None, now: datetime, tick: _Round
+    ) -> None:
+        """Write down for our own watchdog what a leader on another host has left standing."""
+        if view is None or not situation.actions:
+            return
+        lines = inherited(
+            situation,
+            view,
+            tick.owed,
+            now,
+            cluster_name=self._deployment.owned_cluster_name,
+            max_hold_s=self._config.max_hold_s,
+            settle_s=self._settle_s(situation.facts),
+        )
+        for line in lines:
+            self._journal.append(line)
 
     def _look(self, job_ids: Sequence[str]) -> Answer[Snapshot]:
         """A look, and what it tells of how long the scheduler has been silent."""
@@ -377,7 +428,7 @@ class Controller:
         if view is None:
             return
         started = self._clock.now()
-        if tick.lease.expires_at <= started + timedelta(seconds=self._config.deadline_s):
+        if not self._lead.outlasts_a_command(tick.term):
             # Another leader could be elected while the command runs: renew first, next round.
             tick.again = True
             return
@@ -396,7 +447,9 @@ class Controller:
         )
         for entry in entries:
             self._journal.append(entry)
-        intent = record.planned(advice, action, len(situation.actions), view, started)
+        intent = record.planned(
+            advice, action, len(situation.actions), view, started, user_exclusions=own
+        )
         self._store.apply(Change(lease=tick.lease, now=started, actions=(intent,)))
         late = self._too_late(situation, action, tick)
         if late:
@@ -426,8 +479,9 @@ class Controller:
         """Why the command must not be sent any more, now that everything about it is on disk."""
         if action.kind in NEW_WORK and self._stale(situation.look):
             return "not sent: the look that justified it had grown too old"
-        ends = self._clock.now() + timedelta(seconds=self._config.deadline_s)
-        return "not sent: the lease might have ended first" if tick.lease.expires_at <= ends else ""
+        if not self._lead.outlasts_a_command(tick.term):
+            return "not sent: the lease might have ended first"
+        return ""
 
     def _settle_s(self, facts: ClusterFacts) -> float:
         return self._config.deadline_s + facts.message_timeout_s + SETTLE_MARGIN_S
@@ -451,7 +505,7 @@ class Controller:
     def _settle(self, advice: Advice, restarts: int, tick: _Round, *, goes_on: bool) -> None:
         """Write that nothing of ours stands on that attempt any more, and what of it goes on."""
         name = self._deployment.owned_cluster_name
-        owed = obligation_for(standing(tick.entries), name, advice.job_id, restarts)
+        owed = tick.owed.get((advice.job_id, restarts))
         if goes_on and owed is not None and (owed.hold or owed.fence):
             # A slurmctld that is killed now comes back with what we have just let go. The watchdog
             # looks on until that can no longer be, and settles it then.

@@ -18,6 +18,7 @@ from middlewatch.model.scheduler import (
     AccountingRecord,
     ClusterFacts,
     JobDetail,
+    JobState,
     JobView,
     Snapshot,
 )
@@ -25,6 +26,7 @@ from middlewatch.model.signal import Signal
 from middlewatch.ports.remote import ControllerStore
 from middlewatch.ports.scheduler import Scheduler
 from middlewatch.reconciliation.holds import our_exclusions
+from middlewatch.reconciliation.inherited import ours_on_it
 from middlewatch.reconciliation.revival import log_end
 from middlewatch.reconciliation.situation import Fact, Place, Situation, place
 
@@ -120,7 +122,8 @@ def situation_for(
     deadline_s: float,
     silence: tuple[datetime, datetime] | None = None,
 ) -> Situation:
-    detail = detail_of(asked.detail, view_in(look, advice))
+    view = view_in(look, advice)
+    detail = detail_of(asked.detail, view)
     return Situation(
         advice=advice,
         gates=gates_now(deployment, attempt, look, detail, advice),
@@ -134,8 +137,26 @@ def situation_for(
         detail=detail,
         accounting=asked.accounting,
         pending_since=pending_since,
-        our_exclusions=our_exclusions(entries, deployment.owned_cluster_name, advice.job_id),
+        our_exclusions=_ours(store, deployment, entries, advice, view),
         partition_nodes=partition_nodes,
         deadline_s=deadline_s,
         silence=silence,
     )
+
+
+def _ours(
+    store: ControllerStore,
+    deployment: Deployment,
+    entries: tuple[JournalEntry, ...],
+    advice: Advice,
+    view: JobView | None,
+) -> tuple[str, ...] | None:
+    """What of the job's list is ours: by our own journal, and by the store where another host's
+    controller sent it. Lists change only while a job waits: of others it is not asked."""
+    known = our_exclusions(entries, deployment.owned_cluster_name, advice.job_id)
+    if view is None or view.state is not JobState.PENDING:
+        return known
+    told = ours_on_it(store.placed(advice.attempt_id))
+    if known is None or told is None:
+        return told if known is None else known
+    return tuple(sorted({*known, *told}))

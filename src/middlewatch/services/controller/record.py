@@ -68,10 +68,16 @@ def settled(advice: Advice, cluster_name: str, restarts: int, now: datetime) -> 
 
 
 def planned(
-    advice: Advice, action: Action, number: int, view: JobView, at: datetime
+    advice: Advice,
+    action: Action,
+    number: int,
+    view: JobView,
+    at: datetime,
+    *,
+    user_exclusions: tuple[str, ...] = (),
 ) -> ActionRecord:
     """The record that is written before the command, and tells a killed controller's successor
-    that it may have been sent."""
+    that it may have been sent, and one on another host which exclusions are not the user's own."""
     return ActionRecord(
         id=f"{advice.attempt_id}:{number}",
         attempt_id=advice.attempt_id,
@@ -80,6 +86,7 @@ def planned(
         answered=Answered.IN_FLIGHT,
         started_at=at,
         saw_restarts=view.restarts,
+        ours=tuple(sorted(set(action.exclusions or ()) - set(user_exclusions))),
     )
 
 

@@ -76,6 +76,8 @@ class _Control:
         match request.call:
             case control.LEASE:
                 answer: object = self._lease(cluster, _read(request, control.LeaseAsked))
+            case control.RESIGN:
+                answer = self._resign(cluster, _read(request, control.Resigned))
             case control.WORK:
                 answer = self._work(cluster, _read(request, control.WorkAsked))
             case control.CHANGE:
@@ -83,7 +85,7 @@ class _Control:
             case control.NAME:
                 answer = self._name(cluster, _read(request, control.NameSeen))
             case _:
-                raise invalid(f"call is {request.call[:40]!r}; give lease, work, change or name")
+                raise invalid(f"call is {request.call[:40]!r}; give lease, resign, work, change or name")
         return wire.ControlResponse(body=control.encode(answer), version=__version__)
 
     def _lease(self, cluster: ClusterId, asked: control.LeaseAsked) -> control.LeaseGiven:
@@ -91,9 +93,17 @@ class _Control:
         if not 0 < asked.ttl_s <= LEASE_MAX_S:
             raise invalid(f"ttl_s is {asked.ttl_s}; give up to {LEASE_MAX_S:.0f} seconds")
         now = self._context.clock.now()
-        return control.LeaseGiven(
-            self._store.acquire_lease(_lease_of(cluster), asked.holder, asked.ttl_s, now)
-        )
+        given = self._store.acquire_lease(_lease_of(cluster), asked.holder, asked.ttl_s, now)
+        if given is None or given.taken_over_at is None:
+            return control.LeaseGiven(given)
+        return control.LeaseGiven(given, (now - given.taken_over_at).total_seconds())
+
+    def _resign(self, cluster: ClusterId, resigned: control.Resigned) -> control.LeaseGiven:
+        lease = resigned.lease
+        if lease.name != _lease_of(cluster):
+            raise invalid(f"lease {lease.name[:80]!r} is not that of this cluster's controller")
+        self._store.release_lease(lease)
+        return control.LeaseGiven(None)
 
     def _name(self, cluster: ClusterId, seen: control.NameSeen) -> control.NameSeen:
         note = f"cluster_name/{cluster.environment}"
@@ -155,6 +165,7 @@ class _Control:
             progress=store.progress(advice.attempt_id),
             actions=store.actions(advice.attempt_id),
             ends=tuple(ends),
+            placed=store.placed(advice.attempt_id),
         )
 
     # ------------------------------------------------------------------------------- the records
