@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -32,6 +37,47 @@ def test_a_command_that_hangs_dies_at_its_deadline_with_its_children(tmp_path: P
         ["ps", "-o", "stat=", "-p", child], capture_output=True, text=True, check=False
     ).stdout
     assert state.strip()[:1] in {"", "Z"}
+
+
+def test_a_changing_command_dies_soon_after_its_deadline_although_we_stand_still(
+    tmp_path: Path,
+) -> None:
+    pid_file = tmp_path / "pid"
+    program = (
+        "from middlewatch.adapters.clock.system import SystemClock\n"
+        "from middlewatch.adapters.slurm.command import Commands\n"
+        f"words = ('sh', '-c', 'echo $$ > {pid_file}; exec sleep 300')\n"
+        "Commands(SystemClock()).run(words, 1.0, changing=True)\n"
+    )
+    ours = subprocess.Popen([sys.executable, "-c", program], start_new_session=True)
+    try:
+        _until(lambda: pid_file.exists() and pid_file.read_text().strip() != "")
+        os.kill(ours.pid, signal.SIGSTOP)
+        child = pid_file.read_text().strip()
+        _until(lambda: _state(child) in {"", "Z"})
+        assert _state(str(ours.pid)) == "T"
+    finally:
+        os.kill(ours.pid, signal.SIGKILL)
+        ours.wait()
+
+
+def test_a_changing_command_that_ends_by_itself_is_told_apart_from_one_that_was_killed() -> None:
+    done = commands().run(("sh", "-c", "exit 1"), 10.0, changing=True)
+    assert (done.argv[0], done.exit_code) == ("sh", 1)
+    assert commands().run(("sh", "-c", "sleep 60"), 0.3, changing=True).exit_code is None
+
+
+def _until(what: Callable[[], bool]) -> None:
+    until = time.monotonic() + 90.0
+    while not what():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def _state(pid: str) -> str:
+    """The first letter of what `ps` says of that process; nothing for one that is gone."""
+    words = ["ps", "-o", "stat=", "-p", pid]
+    return subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()[:1]
 
 
 def test_a_command_that_floods_is_killed() -> None:

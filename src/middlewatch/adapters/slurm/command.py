@@ -4,6 +4,10 @@ A client that waits for a dead slurmctld returns after ten seconds or after a mi
 children hold the pipes after it was killed. So every command runs in a session of its own, with
 a deadline after which the whole process group dies, with its output capped and with nothing of
 the caller's environment that changes what Slurm's commands print.
+
+A command that changes something has to die at its deadline also where we are dead by then, or
+stand still: another controller counts on it. So coreutils' `timeout` stands between, and kills it a
+little after we would have.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ import contextlib
 import os
 import pwd
 import selectors
+import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +28,8 @@ from middlewatch.ports.clock import Clock
 
 STDOUT_LIMIT = 256 * 1024 * 1024
 STDERR_LIMIT = 64 * 1024
+LEASH_S = 0.5
+"""How long after its deadline a command is killed that we have not killed."""
 _KEPT = ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT", "SLURM_SACK_KEY", "SLURM_SACK_JWKS")
 _DROPPED = ("SLURM_", "SQUEUE_", "SACCT_", "SCONTROL_", "SCANCEL_", "SINFO_", "SBATCH_", "SALLOC_")
 
@@ -89,10 +96,12 @@ class Commands:
         self._environ = clean_environment(os.environ if environ is None else environ)
         self._observer = observer
         self._stdout_limit = stdout_limit
+        self._timeout = shutil.which("timeout", path=self._environ.get("PATH"))
 
     def run(self, argv: Sequence[str], deadline_s: float, *, changing: bool = False) -> Finished:
         """Run ``argv`` (its first word a command of Slurm); never raises for what it does."""
-        full = (*self._program(argv[0]), *argv[1:])
+        leash = self._leash(deadline_s) if changing else ()
+        full = (*leash, *self._program(argv[0]), *argv[1:])
         started_at = self._clock.now()
         begin = self._clock.monotonic()
         code, out, err, problem = self._run(full, begin, deadline_s)
@@ -125,6 +134,12 @@ class Commands:
     def _program(self, name: str) -> tuple[str, ...]:
         """The words that stand for the first word of a command."""
         return (*self._prefix, str(self._bin_dir / name) if self._bin_dir is not None else name)
+
+    def _leash(self, deadline_s: float) -> tuple[str, ...]:
+        """The words before a command by which it ends although nobody is there to end it."""
+        if self._timeout is None:
+            return ()
+        return (self._timeout, "--signal=KILL", f"{deadline_s + LEASH_S:g}")
 
     def _run(
         self, argv: tuple[str, ...], begin: float, deadline_s: float

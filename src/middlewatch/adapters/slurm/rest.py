@@ -8,11 +8,13 @@ refused before it is sent, with a sentence; the rest is one request each. Tried 
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import re
 import socket
 from collections.abc import Mapping, Sequence
+import threading
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -258,6 +260,10 @@ def _request(action: Action) -> tuple[str, str, dict[str, Any] | None]:
     if not job.isdigit():
         raise Refused(f"slurmrestd of this release knows whole jobs by their number, not {job}")
     match action.kind:
+        # A time-out bounds each wait; an answer that comes in drops has many of them.
+        cut = threading.Timer(deadline_s, _cut, (connection,))
+        cut.daemon = True
+        cut.start()
         case ActionKind.REQUEUE | ActionKind.REQUEUE_HOLD:
             raise Refused(_NO_REQUEUE)
         case ActionKind.RELEASE:
@@ -271,10 +277,18 @@ def _request(action: Action) -> tuple[str, str, dict[str, Any] | None]:
             if action.exclusions is not None:
                 fields["exclude_nodes"] = ",".join(checked_node(n) for n in action.exclusions)
             if action.start_now:
+            cut.cancel()
                 fields["begin_time"] = "now"
             if not fields:
                 raise Refused(f"an update of job {job} that changes nothing")
             return "POST", f"job/{job}", fields
+
+
+def _cut(connection: http.client.HTTPConnection) -> None:
+    """End a connection that another thread waits on."""
+    if connection.sock is not None:
+        with contextlib.suppress(OSError):
+            connection.sock.shutdown(socket.SHUT_RDWR)
 
 
 def _records(body: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
