@@ -31,8 +31,8 @@ class Lease:
     holder: str
     token: int
     expires_at: datetime
-
     taken_over_at: datetime | None = None
+
 
 @dataclass(frozen=True, slots=True)
 class Shard:

@@ -141,6 +141,10 @@ class Store(Protocol):
     def actions(self, attempt_id: AttemptId) -> tuple[ActionRecord, ...]:
         """Oldest first."""
 
+    def placed(self, attempt_id: AttemptId) -> tuple[ActionRecord, ...]:
+        """Commands of ours that set exclusions, on this attempt or an earlier one of the same job,
+        whoever sent them; oldest first."""
+
     def sequence(
         self, scheduler: str, environment: str, job_id: str, index: int, operation: Operation
     ) -> Sequence | None: ...
@@ -152,10 +156,6 @@ class Store(Protocol):
     def audit(
         self,
         where: AuditFilter,
-    def placed(self, attempt_id: AttemptId) -> tuple[ActionRecord, ...]:
-        """Commands of ours that set exclusions, on this attempt or an earlier one of the same job,
-        whoever sent them; oldest first."""
-
         after: int,
         limit: int,
         *,

@@ -13,8 +13,8 @@ import http.client
 import json
 import re
 import socket
-from collections.abc import Mapping, Sequence
 import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -228,6 +228,10 @@ class RestScheduler:
             ) from error
         headers = {"X-SLURM-USER-NAME": target.user, "X-SLURM-USER-TOKEN": token}
         connection = _connection(target.url, deadline_s)
+        # A time-out bounds each wait; an answer that comes in drops has many of them.
+        cut = threading.Timer(deadline_s, _cut, (connection,))
+        cut.daemon = True
+        cut.start()
         try:
             sent = None if body is None else json.dumps(body)
             if sent is not None:
@@ -241,10 +245,18 @@ class RestScheduler:
         except (ValueError, RecursionError) as error:
             raise Unreadable(f"{target.url} answered with no JSON; is it slurmrestd?") from error
         finally:
+            cut.cancel()
             connection.close()
         if not isinstance(answer, dict):
             raise Unreadable(f"{target.url} answered with JSON that is no object")
         return response.status, answer
+
+
+def _cut(connection: http.client.HTTPConnection) -> None:
+    """End a connection that another thread waits on."""
+    if connection.sock is not None:
+        with contextlib.suppress(OSError):
+            connection.sock.shutdown(socket.SHUT_RDWR)
 
 
 def _connection(url: str, timeout_s: float) -> http.client.HTTPConnection:
@@ -260,10 +272,6 @@ def _request(action: Action) -> tuple[str, str, dict[str, Any] | None]:
     if not job.isdigit():
         raise Refused(f"slurmrestd of this release knows whole jobs by their number, not {job}")
     match action.kind:
-        # A time-out bounds each wait; an answer that comes in drops has many of them.
-        cut = threading.Timer(deadline_s, _cut, (connection,))
-        cut.daemon = True
-        cut.start()
         case ActionKind.REQUEUE | ActionKind.REQUEUE_HOLD:
             raise Refused(_NO_REQUEUE)
         case ActionKind.RELEASE:
@@ -277,18 +285,10 @@ def _request(action: Action) -> tuple[str, str, dict[str, Any] | None]:
             if action.exclusions is not None:
                 fields["exclude_nodes"] = ",".join(checked_node(n) for n in action.exclusions)
             if action.start_now:
-            cut.cancel()
                 fields["begin_time"] = "now"
             if not fields:
                 raise Refused(f"an update of job {job} that changes nothing")
             return "POST", f"job/{job}", fields
-
-
-def _cut(connection: http.client.HTTPConnection) -> None:
-    """End a connection that another thread waits on."""
-    if connection.sock is not None:
-        with contextlib.suppress(OSError):
-            connection.sock.shutdown(socket.SHUT_RDWR)
 
 
 def _records(body: Mapping[str, Any], name: str) -> list[dict[str, Any]]:

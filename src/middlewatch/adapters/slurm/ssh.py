@@ -229,15 +229,15 @@ class SshCommands(Commands):
     def _program(self, name: str) -> tuple[str, ...]:
         return (name,)
 
+    def _leash(self, deadline_s: float) -> tuple[str, ...]:
+        return ()  # the gate has the deadline, and keeps it without us
+
     def _run(
         self, argv: tuple[str, ...], begin: float, deadline_s: float
     ) -> tuple[int | None, bytes, bytes, str]:
         until = begin + deadline_s
         if not self._slots.acquire(timeout=deadline_s):
             return None, b"", b"", f"{argv[0]}: all channels to {self._target.host} are busy"
-    def _leash(self, deadline_s: float) -> tuple[str, ...]:
-        return ()  # the gate has the deadline, and keeps it without us
-
         try:
             why = self._connected(until)
             if why:

@@ -270,6 +270,7 @@ leases = Table(
     Column("holder", NAME, nullable=False),
     Column("token", BigInteger, nullable=False),
     Column("expires_us", BigInteger, nullable=False),
+    Column("taken_over_us", BigInteger, nullable=True),
     **_OPTIONS,
 )
 
@@ -289,7 +290,6 @@ tokens = Table(
     _number(),
     Column("id", ID, nullable=False, unique=True),
     Column("digest", NAME, nullable=False, unique=True),
-    Column("taken_over_us", BigInteger, nullable=True),
     Column("body", BODY, nullable=False),
     **_OPTIONS,
 )

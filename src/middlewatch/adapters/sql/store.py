@@ -200,6 +200,10 @@ class SqlStore:
         with self.database.read() as connection:
             return _read.actions(connection, attempt_id)
 
+    def placed(self, attempt_id: AttemptId) -> tuple[ActionRecord, ...]:
+        with self.database.read() as connection:
+            return _read.placed(connection, attempt_id)
+
     def sequence(
         self, scheduler: str, environment: str, job_id: str, index: int, operation: Operation
     ) -> Sequence | None:
@@ -207,10 +211,6 @@ class SqlStore:
             return _read.sequence(
                 connection, ClusterId(scheduler, environment), job_id, index, operation
             )
-
-    def placed(self, attempt_id: AttemptId) -> tuple[ActionRecord, ...]:
-        with self.database.read() as connection:
-            return _read.placed(connection, attempt_id)
 
     def sequence_by_id(self, sequence_id: str) -> Sequence | None:
         with self.database.read() as connection:
