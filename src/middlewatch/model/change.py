@@ -16,6 +16,7 @@ from middlewatch.model.audit import AuditEvent
 from middlewatch.model.identity import AttemptId
 from middlewatch.model.issue import Issue, Verdict
 from middlewatch.model.milestone import Milestone, Sequence
+from middlewatch.model.recovery import Recovery
 from middlewatch.model.signal import Progress, Signal
 
 
@@ -111,6 +112,7 @@ class Change:
     advice: tuple[Advice, ...] = ()
     actions: tuple[ActionRecord, ...] = ()
     milestones: tuple[Milestone, ...] = ()
+    recoveries: tuple[Recovery, ...] = ()
     notes: tuple[Noted, ...] = ()
     audit: tuple[AuditEvent, ...] = ()
     about_signals: tuple[tuple[str, AuditEvent], ...] = ()
@@ -131,6 +133,7 @@ class Change:
             or self.advice
             or self.actions
             or self.milestones
+            or self.recoveries
             or self.notes
             or self.audit
         )

@@ -21,6 +21,28 @@ class MilestoneKind(StrEnum):
     """The successor's first step beyond the last one before the fault."""
 
 
+class MilestoneSource(StrEnum):
+    """Who told of a milestone, and by whose clock its ``at`` is."""
+
+    LOG = "log"
+    """The job's own output: the time that it printed, or else the time at which it was read."""
+    SCHEDULER = "scheduler"
+    """The scheduler's clock, in whole seconds."""
+    METRICS = "metrics"
+    FILES = "files"
+    API = "api"
+    """A client's word, by its clock."""
+    WATCHER = "watcher"
+    MANAGER = "manager"
+    CONTROLLER = "controller"
+
+
+OUR_CLOCK = frozenset(
+    {MilestoneSource.WATCHER, MilestoneSource.MANAGER, MilestoneSource.CONTROLLER}
+)
+"""Sources whose clock is ours: what they tell can be put in order without a doubt."""
+
+
 class Operation(StrEnum):
     RESTART = "RESTART"
     TERMINATE = "TERMINATE"
@@ -54,7 +76,12 @@ class Sequence:
 
 @dataclass(frozen=True, slots=True)
 class Milestone:
-    """One fact of one sequence; ``idempotency_key`` folds repeated reports of it."""
+    """One fact of one sequence; ``idempotency_key`` folds repeated reports of it.
+
+    ``at`` is when it happened, by the clock of ``source``; ``learned_at`` when we learnt it, by
+    ours. ``step``: of a fault the last step before it, of *resumed* the first one beyond
+    ``past_step``, the furthest step that was lost.
+    """
 
     sequence_id: str
     idempotency_key: str
@@ -65,3 +92,6 @@ class Milestone:
     action: SchedulerAction | None = None
     step: int | None = None
     detail: str = ""
+    source: MilestoneSource | None = None
+    """None in records of versions that did not write it down."""
+    past_step: int | None = None

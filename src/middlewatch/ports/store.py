@@ -20,6 +20,7 @@ from middlewatch.model.change import Applied, Change, Decision, Lease, WatchStat
 from middlewatch.model.identity import AttemptId, ClusterId
 from middlewatch.model.issue import Issue, Verdict
 from middlewatch.model.milestone import Milestone, Operation, Sequence
+from middlewatch.model.recovery import Recovery, RecoveryState
 from middlewatch.model.retention import Aged, Cutoffs
 from middlewatch.model.sharing import Sharing
 from middlewatch.model.signal import Progress, Signal
@@ -50,6 +51,16 @@ class AuditFilter:
     producer: str | None = None
     from_: datetime | None = None
     to: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryFilter:
+    """All given parts must hold. ``settled`` None means both."""
+
+    cluster: ClusterId | None = None
+    job_id: str | None = None
+    state: RecoveryState | None = None
+    settled: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +162,19 @@ class Store(Protocol):
     def sequence_by_id(self, sequence_id: str) -> Sequence | None: ...
     def milestones(self, sequence_id: str) -> tuple[Milestone, ...]:
         """Oldest first."""
+
+    # recoveries
+    def recovery(self, recovery_id: str) -> Recovery | None: ...
+    def recoveries(
+        self, where: RecoveryFilter, before: int, limit: int
+    ) -> tuple[tuple[int, Recovery], ...]:
+        """Newest begun first, each with its stable position (< ``before``; 0: from the newest)."""
+
+    def settled_recoveries(
+        self, after: int, limit: int, cluster: ClusterId | None = None
+    ) -> tuple[tuple[int, Recovery], ...]:
+        """Those that change no more, in the order in which they were settled, each with its place
+        in that order (> ``after``)."""
 
     # audit
     def audit(

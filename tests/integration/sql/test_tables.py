@@ -59,7 +59,7 @@ def test_every_counter_that_is_taken_from_exists(tmp_path: Path) -> None:
         names = {row[0] for row in connection.execute(text("SELECT name FROM counters"))}
     store.close()
     numbered = {table.name for table in metadata.tables.values() if "number" in table.c}
-    assert names == numbered | {"health"}
+    assert names == numbered | {"health", "settled"}
 
 
 @pytest.mark.parametrize("dialect", [mysql.dialect(), postgresql.dialect()], ids=lambda d: d.name)  # type: ignore[no-untyped-call]

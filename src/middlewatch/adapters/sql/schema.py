@@ -242,6 +242,25 @@ milestones = Table(
     **_OPTIONS,
 )
 
+recoveries = Table(
+    "recoveries",
+    metadata,
+    _number(),
+    Column("id", ID, nullable=False, unique=True),
+    Column("scheduler", NAME, nullable=False),
+    Column("environment", NAME, nullable=False),
+    Column("job_id", NAME, nullable=False),
+    Column("state", String(32), nullable=False),
+    Column("settled", BigInteger),
+    Column("version", BigInteger, nullable=False),
+    Column("body", BODY, nullable=False),
+    Index("ix_recoveries_job", "job_id", "number"),
+    Index("ix_recoveries_state", "state", "number"),
+    Index("ix_recoveries_settled", "settled", "number"),
+    **_OPTIONS,
+)
+"""``settled`` is null while a recovery may still change, then its place in the order of settling."""
+
 audit = Table(
     "audit",
     metadata,

@@ -16,6 +16,7 @@ from sqlalchemy import Connection
 from middlewatch.adapters.sql import advice as _advice
 from middlewatch.adapters.sql import ageing as _ageing
 from middlewatch.adapters.sql import read as _read
+from middlewatch.adapters.sql import recoveries as _recoveries
 from middlewatch.adapters.sql import sharing as _sharing
 from middlewatch.adapters.sql import signals as _signals
 from middlewatch.adapters.sql import small as _small
@@ -32,11 +33,18 @@ from middlewatch.model.change import Applied, Change, Decision, Lease, WatchStat
 from middlewatch.model.identity import AttemptId, ClusterId
 from middlewatch.model.issue import Issue, Verdict
 from middlewatch.model.milestone import Milestone, Operation, Sequence
+from middlewatch.model.recovery import Recovery
 from middlewatch.model.retention import Aged, Cutoffs
 from middlewatch.model.sharing import Sharing
 from middlewatch.model.signal import Progress, Signal
 from middlewatch.ports.errors import PortError, Refused
-from middlewatch.ports.store import AttemptFilter, AuditFilter, TokenRecord, Workflow
+from middlewatch.ports.store import (
+    AttemptFilter,
+    AuditFilter,
+    RecoveryFilter,
+    TokenRecord,
+    Workflow,
+)
 
 _SQLITE = "sqlite:///"
 
@@ -219,6 +227,24 @@ class SqlStore:
     def milestones(self, sequence_id: str) -> tuple[Milestone, ...]:
         with self.database.read() as connection:
             return _read.milestones(connection, sequence_id)
+
+    # recoveries
+
+    def recovery(self, recovery_id: str) -> Recovery | None:
+        with self.database.read() as connection:
+            return _recoveries.recovery(connection, recovery_id)
+
+    def recoveries(
+        self, where: RecoveryFilter, before: int, limit: int
+    ) -> tuple[tuple[int, Recovery], ...]:
+        with self.database.read() as connection:
+            return _recoveries.recoveries(connection, where, before, limit)
+
+    def settled_recoveries(
+        self, after: int, limit: int, cluster: ClusterId | None = None
+    ) -> tuple[tuple[int, Recovery], ...]:
+        with self.database.read() as connection:
+            return _recoveries.settled_recoveries(connection, after, limit, cluster)
 
     # audit
 

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, inspect, text
 from middlewatch.adapters.sql.engine import Database
 from middlewatch.ports.errors import Unreadable
 
-HEAD = "0003"
+HEAD = "0004"
 """The newest script's revision."""
 SCRIPTS = Path(__file__).parent / "migrations"
 VERSIONS = "alembic_version"

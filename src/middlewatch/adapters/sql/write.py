@@ -24,6 +24,7 @@ from middlewatch.adapters.sql.codec import (
     micros,
     micros_or_none,
 )
+from middlewatch.adapters.sql.recoveries import write_recoveries
 from middlewatch.adapters.sql.rows import Swap, existing, put, put_all, swap, take
 from middlewatch.adapters.sql.sharing import check_held
 from middlewatch.adapters.sql.signals import write_signals
@@ -69,6 +70,7 @@ def write(connection: Connection, change: Change) -> Applied:
         _write_action(connection, action)
     for milestone in change.milestones:
         _write_milestone(connection, milestone)
+    write_recoveries(connection, change.recoveries)
     for noted in change.notes:
         replace_note(connection, noted)
     stored = frozenset(new)
