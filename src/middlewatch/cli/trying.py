@@ -90,23 +90,30 @@ def _telling() -> Iterator[Callable[[str], None]]:
 @with_session()
 @click.option("--name", default="default", show_default=True, help=NAME_HELP)
 @click.option("--nodes", type=click.IntRange(1, 200), default=4, show_default=True)
-def lab_up(session: Session, name: str, nodes: int) -> None:
-    """Start a lab; returns when all its nodes are idle."""
-    from middlewatch.lab import start
+@click.option("--release", default="", help="Slurm's release: 22.05, 24.11 or newest (Debian's).")
+def lab_up(session: Session, name: str, nodes: int, release: str) -> None:
+    """Start a lab; returns when all its nodes are idle.
+
+    Without --release it runs the Slurm of this machine; another one is fetched from Debian once.
+    """
+    from middlewatch.lab import rooted, start
     from middlewatch.lab.spec import LabSpec
 
     _folder(name)
     with _lab_errors(), _telling() as tell:
-        cluster = start.up(LabSpec(name=name, nodes=nodes), say=tell)
+        cluster = start.up(LabSpec(name=name, nodes=nodes, release=release), say=tell)
     environment = cluster.env()
     if session.as_json:
         show.as_json({"lab": _facts(cluster)})
         return
     show.say(f"Slurm {cluster.version} with {', '.join(cluster.nodes)} in {cluster.folder}")
-    show.say(f"  use it     export SLURM_CONF={environment['SLURM_CONF']}")
+    clients = rooted.clients(cluster.layout)
+    commands = f" PATH={clients}:$PATH" if clients.exists() else ""
+    show.say(f"  use it     export SLURM_CONF={environment['SLURM_CONF']}{commands}")
     show.say(f"  submit     mw lab submit --name {name}")
     show.say(f"  break      mw lab break crash JOB --name {name}   (mw lab break lists all)")
-    show.say(f"  watch it   mw up --set slurm.conf={environment['SLURM_CONF']}")
+    bin_dir = f" --set slurm.bin_dir={clients}" if commands else ""
+    show.say(f"  watch it   mw up --set slurm.conf={environment['SLURM_CONF']}{bin_dir}")
     show.say(f"  take down  mw lab down --name {name}")
 
 
@@ -117,6 +124,7 @@ def _facts(cluster: Any) -> dict[str, Any]:
         "version": cluster.version,
         "nodes": list(cluster.nodes),
         "slurm_conf": cluster.env()["SLURM_CONF"],
+        "path": cluster.env()["PATH"],
         "command_log": str(cluster.command_log),
     }
 

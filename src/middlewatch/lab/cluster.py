@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from middlewatch.lab import commandlog, daemons, freeports, jobs
+from middlewatch.lab import commandlog, daemons, freeports, jobs, rooted
 from middlewatch.lab.config import Layout, Ports
 from middlewatch.lab.errors import LabError, NoLab
 from middlewatch.lab.patience import wait_for
@@ -144,10 +144,13 @@ class Cluster:
     def env(self, logged: bool = True) -> dict[str, str]:
         """Environment for a program that is to work on this lab.
 
-        PATH begins with the recording commands unless ``logged`` is false. Nothing of the
-        caller's environment is in it.
+        PATH begins with the recording commands unless ``logged`` is false, then come those of
+        the lab's release. Nothing of the caller's environment is in it.
         """
-        path = f"{self.layout.bin}:{daemons.SYSTEM_PATH}" if logged else daemons.SYSTEM_PATH
+        of_release = rooted.clients(self.layout)
+        path = f"{of_release}:{daemons.SYSTEM_PATH}" if of_release.exists() else daemons.SYSTEM_PATH
+        if logged:
+            path = f"{self.layout.bin}:{path}"
         return {"PATH": path, "LANG": "C.UTF-8", "SLURM_CONF": str(self.layout.slurm_conf)}
 
     def run(
@@ -168,7 +171,9 @@ class Cluster:
         LabError with what the command printed. ``env`` is added to ``env()``.
         """
         environment = {**self.env(logged), **(env or {})}
-        argv = (*self.record().spec.prefix, *argv)
+        prefix = self.record().spec.prefix
+        if prefix:
+            argv = (*prefix, *argv)
         found = shutil.which(argv[0], path=environment["PATH"])
         if found is None:
             raise LabError(f"{argv[0]}: no such command")
@@ -377,6 +382,7 @@ class Cluster:
                     stop(known[name], grace_s=10.0)
         killed = sweep(self.folder)
         say(f"stopped; {killed} processes killed" if killed else "stopped")
+        rooted.strip(self.layout)
         freeports.release(self.folder)
         if remove:
             shutil.rmtree(self.folder)

@@ -26,9 +26,10 @@ class LabSpec:
 
     ``name`` tells labs apart and is Slurm's ClusterName with ``lab-`` before it (a lab's folder
     is ``/var/tmp/middlewatch-lab-<name>``). ``cred_expire`` None means Slurm's own 120 s; the
-    begin time that Slurm gives to a requeued job is one second more. ``prefix`` stands before
-    every daemon and command of Slurm, for a Slurm of another release in a chroot. ``extra``
-    are further lines of slurm.conf.
+    begin time that Slurm gives to a requeued job is one second more. ``release`` is a name of
+    `releases.RELEASES`; empty is the machine's own Slurm. ``prefix`` stands before every daemon
+    and command of Slurm; `up` sets it where the release is not the machine's. ``extra`` are
+    further lines of slurm.conf.
     """
 
     name: str = "default"
@@ -50,6 +51,7 @@ class LabSpec:
     accounting_store_flags: tuple[str, ...] = ("job_comment",)
     private_data: tuple[str, ...] = ()
     extra: tuple[str, ...] = ()
+    release: str = ""
     prefix: tuple[str, ...] = ()
     debug: bool = False
     cluster_name: str = field(default="")

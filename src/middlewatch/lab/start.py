@@ -16,9 +16,20 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
-from middlewatch.lab import commandlog, config, daemons, database, freeports, jobs, packages
+from middlewatch.lab import (
+    commandlog,
+    config,
+    daemons,
+    database,
+    freeports,
+    jobs,
+    packages,
+    releases,
+    rooted,
+)
 from middlewatch.lab.cluster import MARKER, Cluster, Record
 from middlewatch.lab.config import Layout, Ports
 from middlewatch.lab.errors import LabError, NoLab, NotReady, tail
@@ -38,7 +49,10 @@ def up(
     taken away, except the logs' last words, which are in the message.
     """
     spec = spec or LabSpec()
+    if spec.release:
+        releases.named(spec.release)
     packages.install(say)
+    spec, tree = _of_release(spec, say)
     for user in (*spec.job_users, spec.operator, "slurm", "mysql"):
         try:
             pwd.getpwnam(user)
@@ -51,7 +65,7 @@ def up(
     umask = os.umask(0o022)
     try:
         with _terminated_like_interrupted():
-            _start(cluster, spec, say)
+            _start(cluster, spec, tree, say)
     except BaseException:
         say("taking down what had been started")
         cluster.down(remove=True)
@@ -59,6 +73,17 @@ def up(
     finally:
         os.umask(umask)
     return cluster
+
+
+def _of_release(spec: LabSpec, say: Callable[[str], None]) -> tuple[LabSpec, releases.Tree | None]:
+    """The spec as it is to be run, and the files of its release unless they are the machine's."""
+    if not spec.release:
+        return spec, None
+    release = releases.named(spec.release)
+    if releases.is_the_machines(release, _version(())):
+        return spec, None
+    tree = releases.tree(release, say)
+    return replace(spec, prefix=(str(rooted.enter_script(Layout(spec.path))),)), tree
 
 
 def _claim_folder(folder: Path) -> None:
@@ -90,16 +115,20 @@ def _claim_folder(folder: Path) -> None:
             )
 
 
-def _start(cluster: Cluster, spec: LabSpec, say: Callable[[str], None]) -> None:
+def _start(
+    cluster: Cluster, spec: LabSpec, tree: releases.Tree | None, say: Callable[[str], None]
+) -> None:
     layout = cluster.layout
     host = socket.gethostname().split(".")[0]
-    version = _version(spec)
+    version = tree.version if tree is not None else _version(spec.prefix)
     chosen = freeports.claim(cluster.folder, 3 + spec.nodes)
     ports = Ports(chosen[0], chosen[1], chosen[2], chosen[3:])
     password = _random(16).hex()
     say(f"Slurm {version}, {spec.nodes} nodes, in {cluster.folder}")
     record = Record(spec, ports, host, version)
     _write_files(layout, record, password)
+    if tree is not None:
+        rooted.furnish(layout, tree)
     cluster.write(record)
     database.create(layout)
     cluster.start_daemon("munged", wait=False)
@@ -146,8 +175,8 @@ def _await_nodes(cluster: Cluster, spec: LabSpec) -> None:
         )
 
 
-def _version(spec: LabSpec) -> str:
-    argv = (*spec.prefix, daemons.absolute("slurmctld"), "-V")
+def _version(prefix: tuple[str, ...]) -> str:
+    argv = (*prefix, daemons.absolute("slurmctld"), "-V")
     answer = subprocess.run(argv, capture_output=True, text=True, check=False)
     words = answer.stdout.split()
     if answer.returncode != 0 or not words:

@@ -53,7 +53,9 @@ def _step_daemon_of(pid: int, folder: Path) -> bool:
         files = [str(entry.readlink()) for entry in Path(f"/proc/{pid}/fd").iterdir()]
     except OSError:
         return False
-    return any(file.startswith(f"{folder}/log/") for file in files)
+    # Seen from outside, a file that was opened in the lab's own root directory has another path.
+    logs = (f"{folder}/log/", f"{folder}/root{folder}/log/")
+    return any(file.startswith(logs) for file in files)
 
 
 def sweep(folder: Path) -> int:

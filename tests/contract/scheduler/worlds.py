@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -131,8 +130,7 @@ class Real:
     def __init__(self, lab: Cluster, commands: Commands | None = None) -> None:
         self.lab = lab
         clock = SystemClock()
-        environ = lab.env(logged=False)
-        commands = commands or Commands(clock, prefix=lab.spec.prefix, environ=environ)
+        commands = commands or Commands(clock, environ=lab.env(logged=False))
         self.scheduler: Scheduler = SlurmScheduler(HERE, commands, clock)
         partitions = self.scheduler.partitions()
         assert isinstance(partitions, Known)
@@ -176,10 +174,6 @@ class Real:
         self._as(self.user, ["scancel", job_id])
 
     def _as(self, user: str, argv: list[str]) -> str:
-        if self.lab.spec.prefix:
-            # Only root may enter a chroot: become the user inside.
-            argv = ["su", "-s", "/bin/sh", user, "-c", shlex.join(argv)]
-            return self.lab.run(argv).stdout
         return self.lab.run(argv, user=user).stdout
 
     def let_pass(self, seconds: float) -> None:
