@@ -76,10 +76,12 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class WorkGiven:
-    """``digest`` differs where other advice, or another generation, is active."""
+    """``digest`` differs where other advice, or another generation, is active. ``rolled_back`` is
+    the gateway's note of a rollback as it stands, empty where there is none."""
 
     work: tuple[Work, ...]
     digest: str
+    rolled_back: str = ""
 
 
 @dataclass(frozen=True, slots=True)

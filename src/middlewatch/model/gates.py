@@ -55,6 +55,8 @@ class Deployment:
 
     ``owned_cluster_name`` is the scheduler's own name for itself as it was at set-up. Where
     ``only_for`` is set, it acts for that user's jobs alone.
+    ``rolled_back`` says who took the deployment back to monitor mode and why, where somebody did
+    (see `rollback`): then ``mode`` is not in force.
     """
 
     cluster: ClusterId
@@ -62,6 +64,7 @@ class Deployment:
     mode: Mode = Mode.MONITOR
     acknowledge_scheduler_actions: bool = False
     partitions: tuple[str, ...] = ()
+    rolled_back: str = ""
     only_for: ActsFor | None = None
 
 
@@ -83,8 +86,10 @@ def gates_for(
     gates = [
         Gate(
             GateName.DEPLOYMENT_MODE,
-            deployment.mode is Mode.ACTION,
-            f"deployment mode is {deployment.mode.value}",
+            deployment.mode is Mode.ACTION and not deployment.rolled_back,
+            f"rolled back to monitor {deployment.rolled_back}"
+            if deployment.rolled_back
+            else f"deployment mode is {deployment.mode.value}",
         ),
         Gate(
             GateName.ACKNOWLEDGED,

@@ -12,6 +12,8 @@ from middlewatch.contract import control
 from middlewatch.model.advice import Advice, Disposition, Reason, Status
 from middlewatch.model.attempt import Attempt
 from middlewatch.model.change import Change, Lease
+from middlewatch.model.rollback import NOTE as ROLLED_BACK
+from middlewatch.model.rollback import Rollback, as_text
 from middlewatch.model.scheduler import JobState
 from middlewatch.services.gateway.access import Scope
 from tests.contract.api.conftest import Api
@@ -186,3 +188,13 @@ def test_another_release_is_told_so(api: Api) -> None:
     status, body = call(api, control.NAME, control.NameSeen(), version="99.0")
     assert status == 409
     assert "99.0" in body["message"]
+
+
+def test_a_rollback_reaches_a_controller_elsewhere_with_its_work(stored: Api) -> None:
+    asked = control.WorkAsked()
+    assert answered(stored, control.WORK, asked, control.WorkGiven).rolled_back == ""
+    text = as_text(Rollback(NOW, "oncall", "wrong restarts"))
+    stored.store.put_notes(((ROLLED_BACK, text),))
+    assert answered(stored, control.WORK, asked, control.WorkGiven).rolled_back == text
+    only = control.WorkAsked(only=(ATTEMPT.id,))
+    assert answered(stored, control.WORK, only, control.WorkGiven).rolled_back == text

@@ -22,6 +22,7 @@ from middlewatch.model.advice import Advice
 from middlewatch.model.attempt import Attempt
 from middlewatch.model.change import Applied, Change, Lease
 from middlewatch.model.identity import AttemptId, ClusterId
+from middlewatch.model.rollback import NOTE as ROLLED_BACK
 from middlewatch.model.signal import Progress, Signal
 from middlewatch.ports.errors import PortError, Refused, Unreachable, Unreadable
 
@@ -43,6 +44,7 @@ class RemoteStore:
         self._clients: list[ApiClient] = []
         self._work: dict[AttemptId, control.Work] = {}
         self._unsent: list[control.ControlChange] = []
+        self._rolled_back = ""
 
     def close(self) -> None:
         with self._lock:
@@ -80,6 +82,7 @@ class RemoteStore:
         if after:
             return ()
         given = self._call(control.WORK, control.WorkAsked(), control.WorkGiven)
+        self._rolled_back = given.rolled_back
         self._work = {one.advice.attempt_id: one for one in given.work}
         return tuple((number, one.advice) for number, one in enumerate(given.work, start=1))
 
@@ -136,7 +139,10 @@ class RemoteStore:
         return Applied(last_audit_number=done.last_audit_number)
 
     def note(self, name: str) -> str | None:
-        """The cluster's name, which all of its controllers share; there are no other notes."""
+        """The cluster's name, which all of its controllers share, and the note of a rollback as it
+        stood when work was last asked for; there are no other notes."""
+        if name == ROLLED_BACK:
+            return self._rolled_back
         return self._call(control.NAME, control.NameSeen(), control.NameSeen).name or None
 
     def put_notes(self, notes: Sequence[tuple[str, str]]) -> None:
@@ -163,7 +169,9 @@ class RemoteStore:
     def _of(self, attempt_id: AttemptId) -> control.Work | None:
         if attempt_id not in self._work:
             asked = control.WorkAsked(only=(attempt_id,))
-            for one in self._call(control.WORK, asked, control.WorkGiven).work:
+            given = self._call(control.WORK, asked, control.WorkGiven)
+            self._rolled_back = given.rolled_back
+            for one in given.work:
                 self._work[one.advice.attempt_id] = one
         return self._work.get(attempt_id)
 

@@ -23,6 +23,7 @@ from middlewatch.model.advice import Advice, RefusedReport, reported
 from middlewatch.model.attempt import Attempt
 from middlewatch.model.change import Change, Lease
 from middlewatch.model.identity import AttemptId, ClusterId
+from middlewatch.model.rollback import NOTE as ROLLED_BACK
 from middlewatch.reconciliation.revival import log_end
 from middlewatch.reconciliation.situation import LogEnd
 from middlewatch.services.gateway.access import Caller
@@ -120,7 +121,7 @@ class _Control:
         if asked.only:
             found = [self._store.advice(attempt_id) for attempt_id in asked.only[:PAGE]]
             ours = [advice for advice in found if advice is not None and advice.owner == cluster]
-            return control.WorkGiven(tuple(map(self._one, ours)), "")
+            return control.WorkGiven(tuple(map(self._one, ours)), "", self._rolled_back())
         active = self._active(cluster)
         wait_s = min(asked.wait_s, control.LONGEST_WAIT_S)
         if wait_s > 0 and _digest(active) == asked.known and self._places.acquire(blocking=False):
@@ -131,7 +132,11 @@ class _Control:
         if asked.wait_s > 0:
             # Whoever waits wants to know that there is something; the work itself is asked for.
             return control.WorkGiven((), _digest(active))
-        return control.WorkGiven(tuple(map(self._one, active)), _digest(active))
+        work = tuple(map(self._one, active))
+        return control.WorkGiven(work, _digest(active), self._rolled_back())
+
+    def _rolled_back(self) -> str:
+        return self._store.note(ROLLED_BACK) or ""
 
     def _awaited(self, cluster: ClusterId, known: str, wait_s: float) -> tuple[Advice, ...]:
         clock = self._context.clock
