@@ -126,6 +126,9 @@ def _groups(signals: Iterable[Signal], attempt: Attempt) -> list[_Group]:
                 # A jump has no class: it is a remark, and no failure.
                 if signal.failure_class:
                     apart.setdefault(signal.kind, _Group()).signals.append(signal)
+            case SignalKind.DEPENDENCY:
+                # What a job waits for is no trouble of it.
+                continue
             case SignalKind.SEEN_AGAIN:
                 done.extend(_over(apart, signal.pattern_id, signal))
             case SignalKind.RECOVERED if signal.failure_class.startswith(SLOW):

@@ -100,6 +100,9 @@ class Attempt:
     time_limit_s: int | None = None
     held: bool = False
     reason: str = ""
+    waits_for: str = ""
+    """Why it is not let go yet, where its owner declared what it waits for: a sentence, written by
+    whoever decides that."""
     version: int = 0
 
     @property

@@ -12,6 +12,8 @@ import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from middlewatch.model.dependency import DEPENDS_ON, Dependency, read_dependencies
+
 OUR_KEYS = ("middlewatch", "nvidia-recovery")
 COMMENT_LIMIT = 65_536
 WORKFLOW_LIMIT = 256
@@ -47,6 +49,10 @@ class OptIn:
     suggestion: str | None = None
     checkpoints: str = ""
     """The directory in which the program saves, where the owner names it: a stranger's text."""
+    depends_on: tuple[Dependency, ...] = ()
+    """The jobs that must be done before this one, submitted held, is let go."""
+    depends_on_wrong: tuple[str, ...] = ()
+    """What is wrong with that declaration (among ``problems``, too): then nothing is let go."""
 
     def effective(self, environment: str) -> JobMode:
         """The mode that counts for the given environment; none of ours means off."""
@@ -66,9 +72,17 @@ class OptIn:
         return (*self.problems, meant)
 
 
-def directive(environment: str, mode: str, key: str = "nvidia-recovery") -> str:
+def directive(
+    environment: str,
+    mode: str,
+    key: str = "nvidia-recovery",
+    depends_on: tuple[Dependency, ...] = (),
+) -> str:
     """The sbatch line that opts a job in, quoted so that it survives."""
-    body = json.dumps({key: {"environment": environment, "mode": mode}}, separators=(",", ":"))
+    member: dict[str, object] = {"environment": environment, "mode": mode}
+    if depends_on:
+        member[DEPENDS_ON] = [dependency.text for dependency in depends_on]
+    body = json.dumps({key: member}, separators=(",", ":"))
     return f"#SBATCH --comment='{body}'"
 
 
@@ -92,7 +106,13 @@ def read_comment(comment: str, environment: str = "prod") -> OptIn:
 
 
 def _of_both(first: OptIn, second: OptIn, environment: str) -> OptIn:
-    """Both of our keys in one comment: where they say different things the lower mode counts."""
+    """Both of our keys in one comment: where they say different things the lower mode counts, and
+    whatever either waits for is waited for."""
+    first = replace(
+        first,
+        depends_on=tuple(dict.fromkeys(first.depends_on + second.depends_on)),
+        depends_on_wrong=first.depends_on_wrong + second.depends_on_wrong,
+    )
     said = (first.mode, first.environment, first.slow_restart)
     if said == (second.mode, second.environment, second.slow_restart):
         return replace(first, problems=(*first.problems, *second.problems))
@@ -152,13 +172,25 @@ def _from_member(key: str, member: object, environment: str) -> OptIn:
             f"{_short(checkpoints)}: watched without it"
         )
         checkpoints = ""
-    suggestion = directive(named or environment, mode, key) if problems else None
+    depends_on, wrongly = read_dependencies(key, member)
+    problems.extend(wrongly)
+    suggestion = directive(named or environment, mode, key, depends_on) if problems else None
     if not understood and mode is JobMode.ACTION:
         # Nobody can tell where it was meant to act.
         mode = JobMode.OBSERVE
     slow = member.get("restartOnSlow") is True
     return OptIn(
-        mode, named, key, slow, workflow, progress, tuple(problems), suggestion, checkpoints
+        mode=mode,
+        environment=named,
+        key=key,
+        slow_restart=slow,
+        workflow=workflow,
+        progress=progress,
+        problems=tuple(problems),
+        suggestion=suggestion,
+        checkpoints=checkpoints,
+        depends_on=depends_on,
+        depends_on_wrong=wrongly,
     )
 
 
@@ -188,7 +220,15 @@ def _broken(text: str, environment: str, why: str) -> OptIn:
     key = next(k for k in OUR_KEYS if k in text)
     line = directive(found.group(1) if found else environment, wanted, key)
     said = f"{why}: taken as observe"
-    return OptIn(JobMode.OBSERVE, None, key, problems=(said,), suggestion=line)
+    wrongly = (said,) if DEPENDS_ON in text else ()
+    return OptIn(
+        JobMode.OBSERVE,
+        None,
+        key,
+        problems=(said,),
+        suggestion=line,
+        depends_on_wrong=wrongly,
+    )
 
 
 def _why_broken(text: str, error: Exception) -> str:

@@ -29,6 +29,8 @@ class Policy:
     is enough to act, as ``act_on_silence`` says it for all.
     ``min_spare_nodes``: usable nodes that a partition must keep beyond what the job needs.
     """
+    ``parent_settles_s``: a job that another one waits for and that did not complete counts as ended for
+    good no sooner than this after its end was learnt: until then evidence may come that restarts it.
 
     version: str = "default"
     attempts_without_checkpoint: int = 3
@@ -56,3 +58,4 @@ class Policy:
     shutdown_limit_s: float = 1200.0
     unseen_limit_s: float = 120.0
     signal_cap: int = 100
+    parent_settles_s: float = 60.0

@@ -64,6 +64,8 @@ class SignalKind(StrEnum):
     """The job runs and what is needed to judge it cannot be seen."""
     SEEN_AGAIN = "seen_again"
     """A job that could not be seen can be seen again."""
+    DEPENDENCY = "dependency"
+    """The job's owner declares which jobs must be done before it is let go: no trouble."""
 
 
 SILENT = frozenset({SignalKind.SILENCE, SignalKind.OVERDUE})

@@ -71,6 +71,7 @@ class RefrainBasis(StrEnum):
     WAITING_FOR_SCHEDULER = "waiting_for_scheduler"
     SILENCE_ALONE = "silence_alone"
     SLOW_WITHOUT_NODE = "slow_without_node"
+    WAITING_FOR_OUTCOME = "waiting_for_outcome"
     SLOW_ALONE = "slow_alone"
     NUMBERS_ALONE = "numbers_alone"
     COMPLETED = "completed"
@@ -99,6 +100,7 @@ WAITING = frozenset(
         RefrainBasis.WAITING_FOR_SCHEDULER,
         RefrainBasis.SILENCE_ALONE,
         RefrainBasis.SLOW_WITHOUT_NODE,
+        RefrainBasis.WAITING_FOR_OUTCOME,
         RefrainBasis.SLOW_ALONE,
         RefrainBasis.NUMBERS_ALONE,
         RefrainBasis.NOT_RUNNING,

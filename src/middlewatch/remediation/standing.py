@@ -16,7 +16,15 @@ def standing(inputs: DecisionInputs) -> Refrain | None:
     advice = inputs.existing
     if advice is None:
         return None
-    if advice.basis in {DecisionBasis.PERSON, DecisionBasis.DAG}:
+    if let_go(advice):
+        # What failed afterwards is decided about for the first time.
+        return None
+    if advice.basis is DecisionBasis.DAG:
+        return Refrain(
+            RefrainBasis.WAITING_FOR_OUTCOME,
+            f"Generation {advice.generation} lets it go, and has no outcome yet.",
+        )
+    if advice.basis is DecisionBasis.PERSON:
         return Refrain(
             RefrainBasis.ANOTHER_DECISION_STANDS,
             f"Generation {advice.generation} was decided by {advice.basis.value}.",
@@ -29,6 +37,11 @@ def standing(inputs: DecisionInputs) -> Refrain | None:
         RefrainBasis.DECIDED_ALREADY,
         f"Generation {advice.generation} ended{how}, and no new trouble came after it.",
     )
+
+
+def let_go(advice: Advice) -> bool:
+    """Whether the advice let a held job go (or did not), and is settled."""
+    return advice.basis is DecisionBasis.DAG and not advice.active
 
 
 def reopens(advice: Advice, inputs: DecisionInputs) -> bool:

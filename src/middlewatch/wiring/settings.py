@@ -349,6 +349,7 @@ class KeySpec:
     """One thing that can be set. ``attribute`` is the field, ``key`` its name for people."""
 
     section: str
+    "parent_settles_s": "when a job that others wait for, and that failed, counts as failed for good",
     key: str
     attribute: str
     kind: type

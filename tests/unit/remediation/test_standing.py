@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from middlewatch.model.advice import DecisionBasis, Disposition, Reason, revised
+from middlewatch.model.advice import DecisionBasis, DesiredState, Disposition, Reason, revised
 from middlewatch.model.attempt import EndedBy
 from middlewatch.model.gates import Mode
 from middlewatch.model.scheduler import JobState
@@ -51,10 +53,19 @@ def test_late_evidence_adds_a_node_to_a_restart_under_way() -> None:
     assert "Late evidence adds n1" in outcome.intent.explanation
 
 
-@pytest.mark.parametrize("basis", [DecisionBasis.PERSON, DecisionBasis.DAG])
-def test_a_persons_decision_is_not_overridden(basis: DecisionBasis) -> None:
-    made = inputs(FAILED, exception(0), existing=advice(FAILED, basis=basis))
+def test_a_persons_decision_is_not_overridden() -> None:
+    made = inputs(FAILED, exception(0), existing=advice(FAILED, basis=DecisionBasis.PERSON))
     assert ground(made) is RefrainBasis.ANOTHER_DECISION_STANDS
+
+
+def test_a_job_that_was_let_go_and_failed_is_decided_about_like_any_other() -> None:
+    release = advice(FAILED, basis=DecisionBasis.DAG, desired=DesiredState.RELEASED)
+    made = inputs(FAILED, exception(0), existing=release)
+    assert ground(made) is RefrainBasis.WAITING_FOR_OUTCOME
+    done = status(Disposition.CONVERGED, Reason.DESIRED_STATE_OBSERVED)
+    outcome = advised(decide(replace(made, existing=replace(release, status=done))))
+    assert outcome.intent.desired is DesiredState.RESTARTED
+    assert outcome.decided_anew
 
 
 @pytest.mark.parametrize(
