@@ -10,7 +10,7 @@ from middlewatch.model.sharing import pool_of
 from middlewatch.wiring.looking import cluster_of
 from middlewatch.wiring.parts import Ownership, Parts, Service
 from middlewatch.wiring.settings import Settings, Transport, watchdog_config
-from middlewatch.wiring.transport import rest_target, ssh_target
+from middlewatch.wiring.transport import rest_target, watchdog_target
 from middlewatch.wiring.watchdog_process import WatchdogSpec
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ def watchdog_spec(settings: Settings, parts_state: Any) -> WatchdogSpec:
         up_grace_s=settings.watchdog.up_grace_s,
         bin_dir=settings.slurm.bin_dir,
         slurm_conf=settings.slurm.conf,
-        ssh=ssh_target(settings.slurm).to_json()
+        ssh=watchdog_target(settings).to_json()
         if settings.slurm.transport is Transport.SSH
         else "",
         rest=rest_target(settings).to_json()

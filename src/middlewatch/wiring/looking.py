@@ -13,9 +13,10 @@ from middlewatch.adapters.slurm.scheduler import SlurmScheduler
 from middlewatch.adapters.slurm.ssh import SshCommands
 from middlewatch.model.answer import Absent, Known, Unknown
 from middlewatch.model.identity import ClusterId
+from middlewatch.model.scheduler import ActsFor, JobScope
 from middlewatch.ports.clock import Clock
 from middlewatch.ports.errors import NotFound, Unreachable
-from middlewatch.ports.scheduler import Scheduler
+from middlewatch.ports.scheduler import Scheduler, Scoped
 from middlewatch.wiring.places import found
 from middlewatch.wiring.settings import Settings, Transport
 from middlewatch.wiring.transport import rest_target, ssh_target
@@ -57,13 +58,29 @@ def scheduler_of(
             rest_target(settings),
             clock,
             query_deadline_s=settings.slurm.look_deadline_s,
+            own_jobs=settings.slurm.scope is JobScope.OWN,
         )
     return SlurmScheduler(
         cluster_of(settings),
         commands or commands_of(settings, clock, observer),
         clock,
         query_deadline_s=settings.slurm.look_deadline_s,
+        scope=settings.slurm.scope,
     )
+
+
+def acts_for(scheduler: Scheduler) -> ActsFor | None:
+    """Whose jobs this deployment is for; None where the scheduler makes no difference between
+    users. Raises `Unreachable` while it cannot be told: until then nothing may be changed."""
+    if not isinstance(scheduler, Scoped):
+        return None
+    match scheduler.acts_for():
+        case Known(value=found):
+            return found
+        case Unknown(why=why):
+            raise Unreachable(f"whose jobs may be changed is not known yet: {why}")
+        case _:
+            raise Unreachable("whose jobs may be changed is not known yet")
 
 
 def comment_of_job(settings: Settings, job_id: str) -> str:

@@ -21,7 +21,7 @@ from middlewatch.ports.journal import Journal
 from middlewatch.ports.remote import ControllerStore
 from middlewatch.ports.scheduler import Scheduler
 from middlewatch.ports.store import Store
-from middlewatch.wiring.looking import cluster_of, scheduler_of
+from middlewatch.wiring.looking import acts_for, cluster_of, scheduler_of
 from middlewatch.wiring.places import Places
 from middlewatch.wiring.settings import Settings
 
@@ -180,6 +180,7 @@ class Ownership:
             mode=given.mode,
             acknowledge_scheduler_actions=given.acknowledge_scheduler_actions,
             partitions=given.partitions,
+            only_for=acts_for(self._parts.scheduler),
         )
 
     def _first_seen(self) -> str:

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 from middlewatch.model.gates import Mode
 from middlewatch.model.policy import Policy
+from middlewatch.model.scheduler import JobScope
 from middlewatch.reconciliation.deadlines import WatchdogConfig, check_deadlines
 from middlewatch.wiring.transport import about_gateway, about_transport
 
@@ -92,6 +93,10 @@ class DeploymentSettings:
 class SlurmSettings:
     transport: Transport = _key(
         Transport.LOCAL, "how Slurm is reached: `local` (its commands here), `ssh` or `slurmrestd`"
+    )
+    scope: JobScope = _key(
+        JobScope.AUTO,
+        "whose jobs: `all`, our user's `own`, or `auto`: all where Slurm grants us that, else own",
     )
     bin_dir: str = _key("", "where Slurm's commands lie; empty: on PATH")
     conf: str = _key("", "SLURM_CONF for those commands; empty: as the environment has it")
@@ -274,6 +279,9 @@ class WatchdogSettings:
     )
     up_grace_s: float = _key(30.0, "without a sign of life for this long `up` counts as stuck", 1.0)
     spacing_s: float = _key(1.0, "between two overdue jobs that are let go")
+    ssh_key: str = _key(
+        "", "its own key for the SSH gate, so that the gate can allow it less; empty: slurm.ssh_key"
+    )
     per_tick: int = _key(4, "overdue jobs that are let go in one round at most", 1, 1000)
 
 
@@ -317,6 +325,7 @@ class Settings:
 
 POLICY_TEXTS: Mapping[str, str] = {
     "attempts_without_checkpoint": "our restarts in a row without a new complete checkpoint, then stop",
+    "restarts_without_progress": "our restarts in a row that end alike before the lost step, then stop",
     "max_restarts": "our restarts of one job, then stop",
     "restart_on_time_limit": "restart what met its time limit",
     "restart_on_preemption": "restart what was pre-empted",
@@ -340,6 +349,7 @@ POLICY_TEXTS: Mapping[str, str] = {
     "checkpoint_limit_s": "silence in a save, until the job has shown its own; alarm at a tenth",
     "shutdown_limit_s": "silence behind the last step that counts; alarm at a tenth or a quarter",
     "unseen_limit_s": "how long a running job's output may be unreadable before that is an issue",
+    "parent_settles_s": "when a job that others wait for, and that failed, counts as failed for good",
     "signal_cap": "signals stored for each pattern and attempt; more are counted",
 }
 
@@ -349,7 +359,6 @@ class KeySpec:
     """One thing that can be set. ``attribute`` is the field, ``key`` its name for people."""
 
     section: str
-    "parent_settles_s": "when a job that others wait for, and that failed, counts as failed for good",
     key: str
     attribute: str
     kind: type
@@ -429,6 +438,8 @@ def contradictions(settings: Settings) -> Iterator[tuple[str, str, str]]:
     policy = settings.policy
     if policy.attempts_without_checkpoint < 1:
         yield "policy", "attempts_without_checkpoint", "at least 1"
+    if policy.restarts_without_progress < 1:
+        yield "policy", "restarts_without_progress", "at least 1"
     if policy.signal_cap < 1:
         yield "policy", "signal_cap", "at least 1"
     if settings.controller.lease_s <= settings.slurm.command_deadline_s + 1.0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,6 +32,13 @@ def ssh_target(given: SlurmSettings) -> SshTarget:
     )
 
 
+def watchdog_target(settings: Settings) -> SshTarget:
+    """The same gate for the watchdog, with a key of its own where it has one."""
+    target = ssh_target(settings.slurm)
+    key = _path(settings.watchdog.ssh_key)
+    return dataclasses.replace(target, key=key) if key else target
+
+
 def rest_target(settings: Settings) -> RestTarget:
     """Where slurmrestd is, and what it does not say of its cluster."""
     from middlewatch.adapters.slurm.rest import RestTarget
@@ -53,8 +61,13 @@ def about_transport(settings: Settings) -> Iterator[tuple[str, str, str]]:
     for key, transport in (("ssh_host", "ssh"), ("rest_url", "slurmrestd")):
         if getattr(given, key) and chosen != transport:
             yield "slurm", key, f'is set, but transport is not "{transport}"'
+    if settings.watchdog.ssh_key and chosen != "ssh":
+        yield "watchdog", "ssh_key", 'is set, but slurm.transport is not "ssh"'
     if chosen == "ssh":
         yield from _about_ssh(given)
+        for name, problem in watchdog_target(settings).problems():
+            if name == "key" and settings.watchdog.ssh_key:
+                yield "watchdog", "ssh_key", problem
     if chosen == "slurmrestd":
         yield from _about_rest(settings)
 

@@ -1,7 +1,8 @@
 """The worlds of the scheduler's contract.
 
 Over SSH those tests are left out that wait long for Slurm itself and send nothing that the others
-do not: ``MIDDLEWATCH_TEST_TRANSPORTS=all`` runs them as well.
+do not; as the jobs' owner and as an Operator those are run where rights could make a difference:
+``MIDDLEWATCH_TEST_TRANSPORTS=all`` runs all of them.
 
 ``MIDDLEWATCH_TEST_LAB=FOLDER`` tries the running lab in that folder (of another release, in a
 chroot) instead of the session's own.
@@ -9,6 +10,7 @@ chroot) instead of the session's own.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +21,7 @@ from middlewatch.adapters.clock.system import SystemClock
 from middlewatch.adapters.slurm.ssh import SshCommands
 from middlewatch.lab.cluster import Cluster
 from tests.contract.scheduler.worlds import Real, Simulated, World
+from tests.identities import CommandsAs, private_data
 from tests.sshd import running
 
 SLOW_AND_THE_SAME = frozenset(
@@ -35,19 +38,43 @@ SLOW_AND_THE_SAME = frozenset(
     }
 )
 
+TELLING = {
+    "owner": frozenset(
+        {
+            "test_one_update_sets_the_exclusions_and_lets_the_successor_start",
+            "test_a_requeue_hold_is_marked_stays_and_is_released",
+            "test_an_operators_hold_on_top_of_a_requeue_hold_is_seen_in_the_detail_only",
+        }
+    ),
+    "operator": frozenset(
+        {"test_the_fence_refuses_a_late_requeue_and_can_be_lifted_while_the_job_runs"}
+    ),
+    "owner-private": frozenset(
+        {
+            "test_a_job_never_heard_of_is_missing_in_a_known_look_and_absent_in_detail",
+            "test_the_listing_is_whole_and_names_its_cluster",
+        }
+    ),
+}
+"""By identity: what is run of the suite by default."""
+
+
+def left_out(name: str) -> bool:
+    """Whether a test is one of those that are run only where all are asked for."""
+    test, _, world = name.removesuffix("]").partition("[")
+    if world in TELLING:
+        return test not in TELLING[world]
+    return world == "ssh" and test in SLOW_AND_THE_SAME
+
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out, as deselected, what SSH need not repeat."""
     if os.environ.get("MIDDLEWATCH_TEST_TRANSPORTS") == "all":
         return
-    left_out = [
-        item
-        for item in items
-        if item.name.endswith("[ssh]") and item.name.removesuffix("[ssh]") in SLOW_AND_THE_SAME
-    ]
-    if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in left_out]
+    not_now = [item for item in items if left_out(item.name)]
+    if not_now:
+        config.hook.pytest_deselected(items=not_now)
+        items[:] = [item for item in items if item not in not_now]
 
 
 @pytest.fixture(scope="session")
@@ -65,6 +92,9 @@ def gate(slurm_lab: Cluster) -> Iterator[SshCommands]:
         pytest.param("26.05.5", id="simulated-26.05"),
         pytest.param("slurm", id="slurm", marks=pytest.mark.slurm),
         pytest.param("ssh", id="ssh", marks=pytest.mark.slurm),
+        pytest.param("owner", id="owner", marks=pytest.mark.slurm),
+        pytest.param("owner-private", id="owner-private", marks=pytest.mark.slurm),
+        pytest.param("operator", id="operator", marks=pytest.mark.slurm),
     ]
 )
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
@@ -72,6 +102,10 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
     if request.param == "ssh":
         lab = request.getfixturevalue("lab")
         yield Real(lab, request.getfixturevalue("gate"))
+        return
+    if request.param in TELLING:
+        with as_somebody(request.getfixturevalue("lab"), request.param) as found:
+            yield found
         return
     if request.param != "slurm":
         yield Simulated(request.param)
@@ -84,3 +118,15 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
     lab.tidy()
     yield Real(lab)
     lab.tidy()
+
+
+@contextlib.contextmanager
+def as_somebody(lab: Cluster, identity: str) -> Iterator[World]:
+    """The lab with the rights of the jobs' owner, or of an Operator."""
+    if identity == "operator":
+        yield Real(lab, CommandsAs(lab, lab.spec.operator))
+        return
+    with contextlib.ExitStack() as stack:
+        if identity == "owner-private":
+            stack.enter_context(private_data(lab, "jobs", "users", "accounts", "usage"))
+        yield Real(lab, CommandsAs(lab, lab.spec.job_users[0]))

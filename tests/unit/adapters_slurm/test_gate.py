@@ -22,6 +22,7 @@ LOOKS: list[tuple[str, ...]] = [
     cluster.CONFIG_ARGV,
     cluster.NODES_ARGV,
     listing_argv(),
+    listing_argv(uid=2001),
     listing_argv(["7"]),
     listing_argv(["7", "8_2", "9+1"]),
     accounting.accounting_argv("7_2", (22, 5, 8)),
@@ -34,6 +35,7 @@ LOOKS: list[tuple[str, ...]] = [
     ("scontrol", "show", "hostnames", "rack[01-02]-gpu[1-8],login1"),
     ("sacct", "-n", "-X", "-P", "-S", "now-1minutes", "-o", "JobIDRaw"),
     ("sacctmgr", "-n", "-P", "show", "user", "mw-ops", "format=AdminLevel"),
+    ("scontrol", "show", "assoc_mgr", "flags=users", "users=mw-ops"),
 ]
 CHANGES = [
     actions.action_argv(Action(kind, "7_1", "k", **fields))  # type: ignore[arg-type]
@@ -61,6 +63,27 @@ def test_every_change_that_we_send_passes_unless_the_gate_only_looks(argv: tuple
     assert gate.refused(argv, looks_only=False) == ""
     assert gate.changes(argv)
     assert "only looks" in gate.refused(argv, looks_only=True)
+
+
+@pytest.mark.parametrize(
+    ("argv", "allowed"),
+    [
+        (("scontrol", "release", "7_1"), True),
+        (("scontrol", "update", "jobid=7", "StartTime=now"), True),
+        (("scontrol", "update", "jobid=7", "ExcNodeList="), True),
+        (("scontrol", "update", "jobid=7", "ExcNodeList=a,b"), True),
+        (("scontrol", "update", "jobid=7", "Requeue=1"), True),
+        (("scontrol", "update", "jobid=7", "Requeue=0"), False),
+        (("scontrol", "update", "jobid=7", "ExcNodeList=a", "StartTime=now"), False),
+        (("scontrol", "requeue", "7"), False),
+        (("scontrol", "requeuehold", "State=SpecialExit", "7"), False),
+        (("scancel", "7"), False),
+    ],
+)
+def test_a_watchdogs_gate_lets_go_and_takes_nothing(argv: tuple[str, ...], allowed: bool) -> None:
+    assert gate.refused(argv, looks_only=False) == ""
+    why = gate.refused(argv, looks_only=False, watchdog_only=True)
+    assert why == "" if allowed else "--watchdog-only" in why
 
 
 @pytest.mark.parametrize(

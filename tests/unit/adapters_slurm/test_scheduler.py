@@ -6,10 +6,21 @@ from typing import Any
 
 import pytest
 
+from middlewatch.adapters.slurm.listing import listing_argv
+from middlewatch.adapters.slurm.reach import admin_level
+from middlewatch.adapters.slurm.scheduler import SlurmScheduler
 from middlewatch.model.action import Action, ActionKind, Answered
 from middlewatch.model.answer import Absent, Known, Unknown
 from middlewatch.model.identity import ClusterId
-from tests.unit.adapters_slurm.scripted import CONFIG, Answers, recording, scheduler
+from middlewatch.model.scheduler import ActsFor, JobScope
+from tests.unit.adapters_slurm.scripted import (
+    CONFIG,
+    Answers,
+    HandClock,
+    ScriptedCommands,
+    recording,
+    scheduler,
+)
 from tests.unit.adapters_slurm.test_listing import HEADER, line
 
 DOWN = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n"
@@ -71,14 +82,113 @@ def test_without_slurmctlds_own_name_there_is_no_listing() -> None:
     assert isinstance(port.listing(), Unknown)
 
 
-def test_a_listing_that_private_data_filters_is_not_complete() -> None:
-    hidden = CONFIG + "PrivateData             = jobs\n"
-    port, _, _ = scheduler(answering((HEADER, "", 0), config=hidden))
-    port._sees_all = False
+def answering_to_alice(
+    squeue: str, *, level: str = "None", private: str = "jobs", sacctmgr: str | None = None
+) -> Answers:
+    """slurmctld as an ordinary user, or one of that level, meets it. Level "" is not told."""
+    config = (
+        CONFIG + f"PrivateData             = {private}\nSlurmUser               = slurm(64030)\n"
+    )
+    told = f"UserName=alice(2001) DefAccount=r DefWckey= AdminLevel={level}\n"
+
+    def answers(argv: tuple[str, ...]) -> tuple[str, str, int | None]:
+        if argv[:3] == ("scontrol", "show", "assoc_mgr"):
+            return (told, "", 0) if level else ("", "slurm_load_assoc_mgr_info error", 1)
+        if argv[0] == "sacctmgr":
+            return ("", "Connection refused", 1) if sacctmgr is None else (sacctmgr, "", 0)
+        return (config, "", 0) if argv[0] == "scontrol" else (squeue, "", 0)
+
+    return answers
+
+
+def as_alice(answers: Answers, scope: JobScope) -> tuple[SlurmScheduler, ScriptedCommands]:
+    commands = ScriptedCommands(answers, HandClock())
+    commands.who = (2001, "alice")
+    port = SlurmScheduler(ClusterId("slurm", "t"), commands, HandClock(), scope=scope)  # type: ignore[arg-type]
+    return port, commands
+
+
+MIXED = HEADER + line(JobID="7", JobArrayID="7", UserID="2001", UserName="alice")
+MIXED += line(JobID="8", JobArrayID="8", UserID="2002", UserName="bob")
+
+
+def test_everybodys_listing_that_private_data_filters_is_not_complete() -> None:
+    port, _ = as_alice(answering_to_alice(MIXED), JobScope.ALL)
+    for answer in (port.listing(), port.look(["7"])):
+        assert isinstance(answer, Unknown)
+        assert "PrivateData" in answer.why
+        assert "slurm.scope" in answer.why
+
+
+@pytest.mark.parametrize("private", ["none", "jobs"])
+def test_an_ordinary_users_listing_is_complete_for_the_users_own_jobs(private: str) -> None:
+    port, commands = as_alice(answering_to_alice(MIXED, private=private), JobScope.AUTO)
     answer = port.listing()
-    assert isinstance(answer, Unknown)
-    assert "PrivateData" in answer.why
-    assert isinstance(port.look(["7"]), Unknown)
+    assert isinstance(answer, Known)
+    assert [view.job_id for view in answer.value.jobs] == ["7"]
+    assert answer.value.only_uid == 2001
+    assert listing_argv(uid=2001) in commands.asked
+    whose = port.acts_for()
+    assert isinstance(whose, Known)
+    assert whose.value == ActsFor(2001, "alice", everybody=False)
+
+
+@pytest.mark.parametrize("level", ["Operator", "Administrator"])
+def test_an_operators_listing_is_everybodys_also_with_private_data(level: str) -> None:
+    port, _ = as_alice(answering_to_alice(MIXED, level=level), JobScope.AUTO)
+    answer = port.listing()
+    assert isinstance(answer, Known)
+    assert [view.job_id for view in answer.value.jobs] == ["7", "8"]
+    assert answer.value.only_uid is None
+
+
+def test_an_operator_may_be_told_to_look_after_own_jobs_alone() -> None:
+    port, commands = as_alice(answering_to_alice(MIXED, level="Operator"), JobScope.OWN)
+    answer = port.listing()
+    assert isinstance(answer, Known)
+    assert [view.job_id for view in answer.value.jobs] == ["7"]
+    assert not [argv for argv in commands.asked if "assoc_mgr" in argv]
+
+
+def test_a_level_that_slurmctld_does_not_tell_is_asked_of_accounting() -> None:
+    port, _ = as_alice(answering_to_alice(MIXED, level="", sacctmgr="Operator\n"), JobScope.AUTO)
+    whose = port.acts_for()
+    assert isinstance(whose, Known)
+    assert whose.value.everybody
+
+
+def test_a_level_that_nobody_tells_is_not_known_and_is_asked_for_again() -> None:
+    told = {"level": ""}
+
+    def answers(argv: tuple[str, ...]) -> tuple[str, str, int | None]:
+        return answering_to_alice(MIXED, level=told["level"])(argv)
+
+    port, _ = as_alice(answers, JobScope.AUTO)
+    assert isinstance(port.acts_for(), Unknown)
+    assert isinstance(port.listing(), Unknown)
+    told["level"] = "Operator"
+    assert isinstance(port.listing(), Known)
+
+
+def test_a_look_at_somebody_elses_job_shows_it_where_slurm_does() -> None:
+    port, _ = as_alice(answering_to_alice(MIXED, private="none"), JobScope.AUTO)
+    answer = port.look(["8"])
+    assert isinstance(answer, Known)
+    assert [view.user for view in answer.value.jobs] == ["bob"]
+
+
+@pytest.mark.parametrize(
+    ("text", "level"),
+    [
+        ("UserName=alice(2001) DefAccount=r DefWckey= AdminLevel=Operator", "Operator"),
+        ("UserName=alice(2002) DefAccount=r DefWckey= AdminLevel=Operator", None),
+        ("UserName=alice2(2001) DefAccount=r DefWckey= AdminLevel=Operator", None),
+        ("No users currently cached in Slurm.", "None"),
+        ("", None),
+    ],
+)
+def test_a_level_is_believed_of_the_very_user(text: str, level: str | None) -> None:
+    assert admin_level(f"Current Association Manager state\n\n{text}\n", "alice", 2001) == level
 
 
 def test_a_single_job_that_slurm_does_not_know_is_known_to_be_missing() -> None:

@@ -49,6 +49,7 @@ _JOB = r"[0-9]{1,10}(?:[_+][0-9]{1,10})?"
 _NODE = r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,253}[A-Za-z0-9])?"
 _PART = r"[A-Za-z0-9._-]*(?:\[[0-9,-]+\][A-Za-z0-9._-]*)*"
 _COLUMN = "[A-Za-z_]{1,40}"
+_USER = "[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}"
 _LIST = ("squeue", "--local", "-a")
 _ALL = _LIST + ("--states=all",)
 
@@ -64,6 +65,7 @@ LOOKS = (
     _words("scontrol", "show", "hostnames") + (r"(?=[A-Za-z0-9]){0}(?:[, ]+{0})*".format(_PART),),
     _words("sinfo", "-h", "-a", "-N", "-o", "%R|%a|%N|%T"),
     _words(*_ALL) + ("-O", _TABLE),
+    _words(*_ALL) + ("-u", "[0-9]{1,10}", "-O", _TABLE),
     _words(*_ALL) + ("-j", "{0}(?:,{0})*".format(_JOB), "-O", _TABLE),
     _words(*_ALL) + ("-h", "-j", _JOB, "-o", "%[A-Za-z]"),
     _words(*_ALL) + ("-h", "-j", _JOB, "-O", _COLUMN + r":\|"),
@@ -73,8 +75,8 @@ LOOKS = (
     ("squeue", "-h", "-j", _JOB, "-O", "BatchFlag:1"),
     ("sacct", "-D", "-P", "--delimiter=\x1f", "-j", _JOB, "-o", "{0}(?:,{0})*".format(_COLUMN)),
     _words("sacct", "-n", "-X", "-P", "-S", "now-1minutes", "-o", "JobIDRaw"),
-    _words("sacctmgr", "-n", "-P", "show", "user")
-    + ("[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}", "format=AdminLevel"),
+    _words("sacctmgr", "-n", "-P", "show", "user") + (_USER, "format=AdminLevel"),
+    _words("scontrol", "show", "assoc_mgr", "flags=users") + ("users=" + _USER,),
 )
 """One regular expression for each word; a command matches where all its words do."""
 
@@ -87,17 +89,24 @@ CHANGES = (
 UPDATES = ("ExcNodeList=(?:{0}(?:,{0})*)?".format(_NODE), "StartTime=now", "Requeue=[01]")
 """What an update of one job may change, in this order, each at most once and one at least."""
 
+WATCHDOGS = (("scontrol", "release", _JOB),) + tuple(
+    ("scontrol", "update", "jobid=" + _JOB, word) for word in UPDATES[:2] + ("Requeue=1",)
+)
+"""All that a watchdog changes: it lets go and puts back, and neither requeues nor cancels."""
+
 
 class Rejected(Exception):
     """Nothing was begun; the message says why."""
 
 
-def refused(argv: "Sequence[str]", looks_only: "bool") -> "str":
+def refused(argv: "Sequence[str]", looks_only: "bool", watchdog_only: "bool" = False) -> "str":
     """Why this gate does not run these words; an empty text where it does."""
     if any(_fits(argv, shape) for shape in LOOKS):
         return ""
     if not (any(_fits(argv, shape) for shape in CHANGES) or _is_update(argv)):
         return "not one of the commands that this gate runs: {!r}".format(list(argv))[:300]
+    if watchdog_only and not any(_fits(argv, shape) for shape in WATCHDOGS):
+        return "this gate is a watchdog's (--watchdog-only): it lets go, and takes nothing"
     return "this gate only looks (--looks-only)" if looks_only else ""
 
 
@@ -269,13 +278,19 @@ def caller_left() -> "bool":
         return bool(selector.select(0))
 
 
-def who(looks_only: "bool") -> "bytes":
+def who(options: "argparse.Namespace") -> "bytes":
     uid = os.geteuid()
     try:
         name = pwd.getpwuid(uid).pw_name
     except KeyError:
         name = ""
-    said = {"uid": uid, "user": name, "looks_only": looks_only, "version": VERSION}
+    said = {
+        "uid": uid,
+        "user": name,
+        "looks_only": options.looks_only,
+        "watchdog_only": options.watchdog_only,
+        "version": VERSION,
+    }
     return frame("w", json.dumps(said).encode())
 
 
@@ -288,12 +303,12 @@ def serve(options: "argparse.Namespace") -> "None":
     try:
         request = read_request(0, until)
         if request == {"stay": True}:
-            out.send(who(options.looks_only))
+            out.send(who(options))
             while os.read(0, 4096):
                 pass
             return
         argv, deadline_s = checked(request)
-        why = refused(argv, options.looks_only)
+        why = refused(argv, options.looks_only, options.watchdog_only)
         if why:
             syslog.syslog(syslog.LOG_WARNING, "refused: " + ascii(why))
             raise Rejected(why)
@@ -310,6 +325,9 @@ def serve(options: "argparse.Namespace") -> "None":
 def main(arguments: "Optional[Sequence[str]]" = None) -> "int":
     parser = argparse.ArgumentParser(prog="middlewatch-gate")
     parser.add_argument("--looks-only", action="store_true", help="refuse what changes a job")
+    parser.add_argument(
+        "--watchdog-only", action="store_true", help="change only what a watchdog changes"
+    )
     parser.add_argument("--bin", default="", help="where Slurm's commands lie, instead of PATH")
     parser.add_argument("--conf", default="", help="SLURM_CONF for them")
     options = parser.parse_args(arguments)

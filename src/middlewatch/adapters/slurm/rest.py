@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import pwd
 import re
 import socket
 import threading
@@ -29,6 +30,7 @@ from middlewatch.model.answer import Absent, Answer, Known, Unknown
 from middlewatch.model.identity import ClusterId
 from middlewatch.model.scheduler import (
     AccountingRecord,
+    ActsFor,
     ClusterFacts,
     JobDetail,
     JobView,
@@ -82,15 +84,23 @@ class _UnixConnection(http.client.HTTPConnection):
 
 class RestScheduler:
     """Implements `ports.scheduler.Scheduler`. May be shared by threads: each call has a
-    connection of its own. ``query_deadline_s`` bounds each of its waits."""
+    connection of its own. ``query_deadline_s`` bounds each of its waits. With ``own_jobs`` the
+    listing holds those of the token's user alone."""
 
     def __init__(
-        self, environment: ClusterId, target: RestTarget, clock: Clock, *, query_deadline_s: float
+        self,
+        environment: ClusterId,
+        target: RestTarget,
+        clock: Clock,
+        *,
+        query_deadline_s: float,
+        own_jobs: bool = False,
     ) -> None:
         self.cluster = environment
         self._target = target
         self._clock = clock
         self._deadline_s = query_deadline_s
+        self._own_jobs = own_jobs
 
     def facts(self) -> Answer[ClusterFacts]:
         now = self._clock.now()
@@ -113,6 +123,19 @@ class RestScheduler:
             ),
             now,
         )
+
+    def acts_for(self) -> Answer[ActsFor]:
+        """See `ports.scheduler.Scoped`. What the token's user may do, slurmrestd does not tell."""
+        name, now = self._target.user, self._clock.now()
+        try:
+            uid = pwd.getpwnam(name).pw_uid
+        except KeyError:
+            if self._own_jobs:
+                return Unknown(
+                    f"{name[:64]!r} is no user of this machine: its number is needed", now
+                )
+            uid = -1
+        return Known(ActsFor(uid, name, everybody=not self._own_jobs), now)
 
     def listing(self) -> Answer[Snapshot]:
         return self._snapshot(None)
@@ -139,9 +162,18 @@ class RestScheduler:
         jobs: tuple[JobView, ...] = tuple(
             row.view
             for row in rows
-            if not row.component and (wanted is None or row.view.job_id in wanted)
+            if not row.component
+            and (
+                row.view.job_id in wanted
+                if wanted is not None
+                else not self._own_jobs or row.view.user == self._target.user
+            )
         )
-        return Known(Snapshot(name, now, jobs), now)
+        whose = self.acts_for() if self._own_jobs else None
+        if isinstance(whose, Unknown):
+            return whose
+        only = whose.value.uid if isinstance(whose, Known) else None
+        return Known(Snapshot(name, now, jobs, only), now)
 
     def detail(self, job_id: str) -> Answer[JobDetail]:
         now = self._clock.now()

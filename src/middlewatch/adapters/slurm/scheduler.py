@@ -15,14 +15,17 @@ from middlewatch.adapters.slurm import accounting, actions, cluster, detail
 from middlewatch.adapters.slurm.command import Commands, Finished
 from middlewatch.adapters.slurm.hostlist import HostLists
 from middlewatch.adapters.slurm.listing import Row, listing_argv, read_listing
+from middlewatch.adapters.slurm.reach import Reach
 from middlewatch.adapters.slurm.words import NOTHING, checked_job_id
 from middlewatch.model.action import Action, Answered, CommandResult
 from middlewatch.model.answer import Absent, Answer, Known, Unknown
 from middlewatch.model.identity import ClusterId
 from middlewatch.model.scheduler import (
     AccountingRecord,
+    ActsFor,
     ClusterFacts,
     JobDetail,
+    JobScope,
     PartitionView,
     Snapshot,
 )
@@ -38,8 +41,8 @@ class SlurmScheduler:
 
     ``query_deadline_s`` kills a look that takes longer. ``facts_age_s`` is how long the cluster's
     own description may be reused to name a snapshot and to judge whether a listing is filtered.
-    ``sees_all_jobs`` says whether this user sees other users' jobs where PrivateData hides them;
-    None: find out (root, SlurmUser, Operators and Administrators do).
+    ``scope`` says whose jobs are meant: with `JobScope.OWN` the listing holds those of the commands'
+    own user alone, and is complete for them also where PrivateData hides the others.
     """
 
     def __init__(
@@ -50,18 +53,18 @@ class SlurmScheduler:
         *,
         query_deadline_s: float = 30.0,
         facts_age_s: float = 30.0,
-        sees_all_jobs: bool | None = None,
+        scope: JobScope = JobScope.AUTO,
     ) -> None:
         self.cluster = environment
         self._commands = commands
         self._clock = clock
         self._deadline_s = query_deadline_s
         self._facts_age = timedelta(seconds=facts_age_s)
-        self._sees_all = sees_all_jobs
+        self._reach = Reach(commands, self._ask, clock, scope)
         self._hosts = HostLists(commands, query_deadline_s)
         self._lock = threading.Lock()
         self._facts: Known[ClusterFacts] | None = None
-        self._slurm_user: tuple[str, int] | None = None
+        self._config: dict[str, str] = {}
 
     # -------------------------------------------------------------------------- the cluster
 
@@ -76,7 +79,7 @@ class SlurmScheduler:
             return Unknown(f"scontrol show config: {error}", done.started_at)
         with self._lock:
             self._facts = found
-            self._slurm_user = cluster.slurm_user(config)
+            self._config = config
         return found
 
     def partitions(self) -> Answer[tuple[PartitionView, ...]]:
@@ -108,14 +111,25 @@ class SlurmScheduler:
             return Known(Snapshot(facts.value.name, facts.as_of, ()), facts.as_of)
         return self._snapshot(wanted)
 
+    def acts_for(self) -> Answer[ActsFor]:
+        """Whose jobs these commands are used for. See `ports.scheduler.Scoped`."""
+        facts = self._recent_facts()
+        if not isinstance(facts, Known):
+            return Unknown(_why(facts), self._clock.now())
+        with self._lock:
+            config = self._config
+        return self._reach.acts_for(config)
+
     def _snapshot(self, wanted: tuple[str, ...]) -> Answer[Snapshot]:
         facts = self._recent_facts()
         if not isinstance(facts, Known):
             return Unknown(_why(facts), self._clock.now())
-        hidden = self._filtered(facts.value)
+        whose = self.acts_for()
+        only = whose.value.uid if isinstance(whose, Known) and not whose.value.everybody else None
+        hidden = "" if only is not None else self._filtered(facts.value)
         if hidden:
             return Unknown(hidden, self._clock.now())
-        rows = self._rows(wanted)
+        rows = self._rows(wanted, only)
         if not isinstance(rows, Known):
             return Unknown(_why(rows), self._clock.now())
         name = facts.value.name
@@ -129,12 +143,15 @@ class SlurmScheduler:
         jobs = tuple(
             row.view
             for row in rows.value
-            if not row.component and (not wanted or row.view.job_id in wanted)
+            if not row.component
+            and (row.view.job_id in wanted if wanted else only is None or row.view.uid == only)
         )
-        return Known(Snapshot(name, rows.as_of, jobs), rows.as_of)
+        return Known(Snapshot(name, rows.as_of, jobs, only), rows.as_of)
 
-    def _rows(self, wanted: tuple[str, ...]) -> Answer[tuple[Row, ...]]:
-        done = self._ask(listing_argv(wanted))
+    def _rows(
+        self, wanted: tuple[str, ...], only_uid: int | None = None
+    ) -> Answer[tuple[Row, ...]]:
+        done = self._ask(listing_argv(wanted, only_uid))
         if done.exit_code != 0:
             if len(wanted) == 1 and _no_such_job(done):
                 return Known((), done.started_at)
@@ -267,31 +284,21 @@ class SlurmScheduler:
         return self.facts()
 
     def _filtered(self, facts: ClusterFacts) -> str:
-        """Why this user's listing is not complete, or nothing."""
+        """Why a listing of everybody's jobs is not complete, or nothing."""
         if "jobs" not in facts.private_data:
             return ""
-        if self._sees_all is None:
-            self._sees_all = self._privileged()
-        if self._sees_all:
+        with self._lock:
+            config = self._config
+        sees_all = self._reach.privileged(config)
+        if not isinstance(sees_all, Known):
+            return f"PrivateData=jobs may hide jobs from this user: {_why(sees_all)}"
+        if sees_all.value:
             return ""
         return (
-            "PrivateData=jobs hides other users' jobs from this user: run as SlurmUser or give it "
-            "AdminLevel=Operator (sacctmgr modify user … set adminlevel=Operator)"
+            "PrivateData=jobs hides other users' jobs from this user: run as SlurmUser, give it "
+            "AdminLevel=Operator (sacctmgr modify user … set adminlevel=Operator), or set "
+            'slurm.scope = "own" for its own jobs alone'
         )
-
-    def _privileged(self) -> bool:
-        found = self._commands.user()
-        if found is None:
-            return False
-        uid, name = found
-        with self._lock:
-            slurm_user = self._slurm_user
-        if uid == 0 or (slurm_user is not None and slurm_user[1] == uid):
-            return True
-        if not name:
-            return False
-        done = self._ask(("sacctmgr", "-n", "-P", "show", "user", name, "format=AdminLevel"))
-        return done.exit_code == 0 and done.stdout.strip() in {"Operator", "Administrator"}
 
     def _unknown(self, done: Finished) -> Unknown:
         why = done.said or f"exit code {done.exit_code}"

@@ -198,6 +198,7 @@ class SshCommands(Commands):
         self._number = 0
         self._user: tuple[int, str] | None = None
         self._looks_only = False
+        self._watchdog_only = False
         self._failed: tuple[float, str] | None = None
         atexit.register(self.close)
 
@@ -215,6 +216,11 @@ class SshCommands(Commands):
     def looks_only(self) -> bool:
         """Whether the gate said that it runs nothing that changes a job."""
         return self._looks_only
+
+    @property
+    def watchdog_only(self) -> bool:
+        """Whether the gate, when last met, said that it changes only what a watchdog changes."""
+        return self._watchdog_only
 
     def close(self) -> None:
         """End the connection and remove its folder. A later command makes both again."""
@@ -323,6 +329,7 @@ class SshCommands(Commands):
         if answer.who is not None:
             self._user = (int(answer.who.get("uid", -1)), str(answer.who.get("user", "")))
             self._looks_only = bool(answer.who.get("looks_only"))
+            self._watchdog_only = bool(answer.who.get("watchdog_only"))
             return ""
         said = answer.complaint.decode("utf-8", "replace").strip().splitlines()
         return f"no connection to {self._target.host}: " + _explained(said, problem, answer.words)

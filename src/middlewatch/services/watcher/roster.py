@@ -193,7 +193,7 @@ class Roster:
         self._note_dependents(snapshot, waiting)
         self._ask_again(snapshot, now, report)
         self._ask_strangers(snapshot, now, report)
-        self._take_missing(listed, now, report)
+        self._take_missing(listed, snapshot.only_uid, now, report)
 
     def _take(self, view: JobView, now: datetime, report: WatcherReport) -> None:
         if self._same_as_before(view, now):
@@ -478,9 +478,13 @@ class Roster:
 
     # -- ends ------------------------------------------------------------------------------------
 
-    def _take_missing(self, listed: set[str], now: datetime, report: WatcherReport) -> None:
+    def _take_missing(
+        self, listed: set[str], only_uid: int | None, now: datetime, report: WatcherReport
+    ) -> None:
         for entry in self.all():
-            if entry.attempt.job_id not in listed and entry.attempt.live:
+            # A listing of one user's jobs proves nothing about another's.
+            shown = only_uid in (None, entry.attempt.uid)
+            if shown and entry.attempt.job_id not in listed and entry.attempt.live:
                 self._miss(entry, now, report)
 
     def _miss(self, entry: Kept, now: datetime, report: WatcherReport) -> None:
