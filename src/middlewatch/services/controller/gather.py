@@ -78,10 +78,10 @@ def gates_now(
     view = view_in(look, advice)
     if view is not None:
         attempt = replace(attempt, partitions=partitions_of(attempt, view))
-    if isinstance(detail, Known):
-        opt_in = read_comment(detail.value.comment, deployment.cluster.environment)
         if view.uid >= 0 and attempt.submitted_at == view.submitted_at:
             attempt = replace(attempt, uid=view.uid, user=view.user)
+    if isinstance(detail, Known):
+        opt_in = read_comment(detail.value.comment, deployment.cluster.environment)
         attempt = replace(attempt, opt_in=opt_in)
     name = look.value.cluster_name if isinstance(look, Known) else None
     return gates_for(deployment, attempt, name, advice.failure_class)
