@@ -33,9 +33,9 @@ def analyst() -> Analyst:
     return Analyst.ready()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
-    pieces=st.lists(st.one_of(st.sampled_from(PIECES), st.binary(max_size=80)), max_size=40),
+    pieces=st.lists(st.one_of(st.sampled_from(PIECES), st.binary(max_size=80)), max_size=20),
     state=st.none() | st.sampled_from(STATES),
 )
 def test_any_bytes_are_analysed(pieces: list[bytes], state: str | None) -> None:
