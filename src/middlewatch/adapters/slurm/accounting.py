@@ -7,6 +7,7 @@ record keeps telling that the script had completed, whatever was made of the job
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from middlewatch.adapters.slurm.words import NOTHING, exit_status, job_state, moment
@@ -34,10 +35,10 @@ def fields_of(version: tuple[int, ...]) -> tuple[str, ...]:
     return (*FIELDS, "FailedNode") if version >= FAILED_NODE_SINCE else FIELDS
 
 
-def accounting_argv(job_id: str, version: tuple[int, ...]) -> tuple[str, ...]:
-    """The command that prints all records of one job number."""
+def accounting_argv(job_ids: str, version: tuple[int, ...]) -> tuple[str, ...]:
+    """The command that prints all records of a job number, or of several with commas between."""
     wanted = ",".join(fields_of(version))
-    return ("sacct", "-D", "-P", f"--delimiter={SEPARATOR}", "-j", job_id, "-o", wanted)
+    return ("sacct", "-D", "-P", f"--delimiter={SEPARATOR}", "-j", job_ids, "-o", wanted)
 
 
 def disabled(stderr: str) -> bool:
@@ -48,7 +49,15 @@ def disabled(stderr: str) -> bool:
 def read_accounting(
     text: str, job_id: str, version: tuple[int, ...]
 ) -> tuple[AccountingRecord, ...]:
-    """The records of ``job_id``, in the order printed (oldest first).
+    """The records of ``job_id``, in the order printed (oldest first). Raises what `read_many` does."""
+    return read_many(text, (job_id,), version)[job_id]
+
+
+def read_many(
+    text: str, job_ids: Iterable[str], version: tuple[int, ...]
+) -> dict[str, tuple[AccountingRecord, ...]]:
+    """The records of each of ``job_ids``, in the order printed (oldest first); none for a job
+    that accounting does not know.
 
     Raises `Unreadable` where the header is missing or a row has another shape.
     """
@@ -58,7 +67,7 @@ def read_accounting(
         raise Unreadable("sacct printed no header: its answer is not complete")
     if tuple(lines[0].split(SEPARATOR)) != wanted:
         raise Unreadable(f"sacct printed other columns than asked for: {lines[0][:120]!r}")
-    records: list[AccountingRecord] = []
+    found: dict[str, list[AccountingRecord]] = {job_id: [] for job_id in job_ids}
     for number, line in enumerate(lines[1:], start=2):
         cells = line.split(SEPARATOR)
         if len(cells) != len(wanted):
@@ -66,14 +75,15 @@ def read_accounting(
                 f"line {number} of sacct's answer has {len(cells)} columns: {line[:120]!r}"
             )
         row = _row(dict(zip(wanted, cells, strict=True)))
-        if row.job_id != job_id or row.cell["State"].startswith("RESIZING"):
+        records = found.get(row.job_id)
+        if records is None or row.cell["State"].startswith("RESIZING"):
             # Another task or component; or a job that shrank, which is no attempt of its own.
             continue
         if not row.step:
             records.append(_record(row, trusted=version >= TRUE_EXIT_CODES_SINCE))
         elif row.step == "batch" and records:
             records[-1] = _with_batch(records[-1], row)
-    return tuple(records)
+    return {job_id: tuple(records) for job_id, records in found.items()}
 
 
 def _row(cell: dict[str, str]) -> Row:

@@ -8,7 +8,7 @@ in it, is that field.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from middlewatch.adapters.slurm.listing import Row
 from middlewatch.adapters.slurm.outputs import Naming, output_path
 from middlewatch.adapters.slurm.words import from_epoch
 from middlewatch.model.scheduler import JobDetail, JobState
-from middlewatch.ports.errors import Unreadable
+from middlewatch.ports.errors import PortError, Unreadable
 
 JSON_SINCE = (23, 11)
 _OPERATORS_HOLD = "JobHeldAdmin"
@@ -112,7 +112,30 @@ def from_json(text: str, job_id: str, expand: Expand) -> JobDetail:
     jobs = [job for job in _jobs(text) if named(job) == job_id]
     if len(jobs) != 1:
         raise Unreadable(f"the JSON about job {job_id} has {len(jobs)} records of it")
-    job = jobs[0]
+    return _of_record(jobs[0], job_id, expand)
+
+
+def many_from_json(
+    text: str, job_ids: Iterable[str], expand: Expand
+) -> dict[str, JobDetail | PortError]:
+    """The details of those of the jobs that have exactly one record in a JSON listing, or why
+    its record cannot be read. Raises `Unreadable` where the listing itself cannot be."""
+    records: dict[str, list[Mapping[str, Any]]] = {job_id: [] for job_id in job_ids}
+    for job in _jobs(text):
+        named_so = records.get(named(job))
+        if named_so is not None:
+            named_so.append(job)
+    found: dict[str, JobDetail | PortError] = {}
+    for job_id, jobs in records.items():
+        if len(jobs) == 1:
+            try:
+                found[job_id] = _of_record(jobs[0], job_id, expand)
+            except PortError as error:
+                found[job_id] = error
+    return found
+
+
+def _of_record(job: Mapping[str, Any], job_id: str, expand: Expand) -> JobDetail:
     name, work_dir = _text(job, "name"), _text(job, "current_working_directory")
     raw = number(job.get("job_id"))
     if raw is None:
@@ -147,9 +170,26 @@ def _held_by_operator(job: Mapping[str, Any], priority: int | None) -> bool:
     return priority == 0 and states in (["RUNNING"], "RUNNING")
 
 
+_READ = frozenset(
+    {
+        *("job_id", "array_job_id", "array_task_id", "het_job_id", "het_job_offset", "job_state"),
+        *("name", "user_name", "comment", "nodes", "current_working_directory", "dependency"),
+        *("standard_output", "standard_error", "stdout_expanded", "stderr_expanded", "requeue"),
+        *("priority", "submit_time", "excluded_nodes", "required_nodes", "state_reason"),
+    }
+)
+
+
+def _pruned(value: dict[str, Any]) -> dict[str, Any]:
+    """Of a job's hundred fields the few that are read: five thousand jobs' would fill memory."""
+    if "job_id" in value and "job_state" in value:
+        return {key: value[key] for key in _READ & value.keys()}
+    return value
+
+
 def _jobs(text: str) -> list[dict[str, Any]]:
     try:
-        body = json.loads(text)
+        body = json.loads(text, object_hook=_pruned)
     except (ValueError, RecursionError) as error:
         raise Unreadable(f"not the JSON that was asked for: {error}") from error
     if not isinstance(body, dict) or not isinstance(body.get("jobs"), list):

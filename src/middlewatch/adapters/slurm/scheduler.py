@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
-from middlewatch.adapters.slurm import accounting, actions, cluster, detail
+from middlewatch.adapters.slurm import actions, cluster, detail, many
 from middlewatch.adapters.slurm.command import Commands, Finished
 from middlewatch.adapters.slurm.hostlist import HostLists
 from middlewatch.adapters.slurm.listing import Row, listing_argv, read_listing
@@ -32,7 +32,6 @@ from middlewatch.model.scheduler import (
 from middlewatch.ports.clock import Clock
 from middlewatch.ports.errors import PortError, Refused
 
-_NO_SUCH_JOB = "Invalid job id specified"
 _SILENTLY_IGNORED = "Invalid job format specification"
 
 
@@ -65,13 +64,14 @@ class SlurmScheduler:
         self._lock = threading.Lock()
         self._facts: Known[ClusterFacts] | None = None
         self._config: dict[str, str] = {}
+        self._listed = 0
 
     # -------------------------------------------------------------------------- the cluster
 
     def facts(self) -> Answer[ClusterFacts]:
         done = self._ask(cluster.CONFIG_ARGV)
         if done.exit_code != 0:
-            return self._unknown(done)
+            return many.unknown(done)
         try:
             config = cluster.read_config(done.stdout)
             found = Known(cluster.facts_from(config), done.started_at)
@@ -85,7 +85,7 @@ class SlurmScheduler:
     def partitions(self) -> Answer[tuple[PartitionView, ...]]:
         done = self._ask(cluster.NODES_ARGV)
         if done.exit_code != 0:
-            return self._unknown(done)
+            return many.unknown(done)
         try:
             return Known(cluster.read_partitions(done.stdout, self.hostnames), done.started_at)
         except PortError as error:
@@ -146,6 +146,8 @@ class SlurmScheduler:
             if not row.component
             and (row.view.job_id in wanted if wanted else only is None or row.view.uid == only)
         )
+        if not wanted:
+            self._listed = len(rows.value)
         return Known(Snapshot(name, rows.as_of, jobs, only), rows.as_of)
 
     def _rows(
@@ -153,9 +155,9 @@ class SlurmScheduler:
     ) -> Answer[tuple[Row, ...]]:
         done = self._ask(listing_argv(wanted, only_uid))
         if done.exit_code != 0:
-            if len(wanted) == 1 and _no_such_job(done):
+            if len(wanted) == 1 and many.no_such_job(done):
                 return Known((), done.started_at)
-            return self._unknown(done)
+            return many.unknown(done)
         if _SILENTLY_IGNORED in done.stderr:
             return Unknown(f"squeue does not know a column: {done.said}", done.started_at)
         try:
@@ -183,10 +185,10 @@ class SlurmScheduler:
         # Not `scontrol show job --json`: for an unknown job that prints an empty list with exit
         # code 0, which could as well be no answer at all.
         done = self._ask(("squeue", "--local", "-a", "--states=all", "-j", job_id, "--json"))
-        if _no_such_job(done):
+        if many.no_such_job(done):
             return Absent(done.started_at)
         if done.exit_code != 0:
-            return self._unknown(done)
+            return many.unknown(done)
         return Known(detail.from_json(done.stdout, job_id, self.hostnames), done.started_at)
 
     def _detail_by_fields(self, job_id: str) -> Answer[JobDetail]:
@@ -206,10 +208,10 @@ class SlurmScheduler:
             # an array's last task, whose number is also that of the whole array.
             asked = job_id if "_" in job_id else row.raw_id
             done = self._ask(detail.field_argv(asked, flag, field))
-            if _no_such_job(done):
+            if many.no_such_job(done):
                 return Absent(done.started_at)
             if done.exit_code != 0 or _SILENTLY_IGNORED in done.stderr:
-                return self._unknown(done)
+                return many.unknown(done)
             values[name] = detail.field_value(done.stdout, flag)
         by_operator = detail.hold_by_row(row)
         if by_operator is None:
@@ -220,7 +222,7 @@ class SlurmScheduler:
     def _detail_by_full_json(self, job_id: str) -> Answer[JobDetail]:
         done = self._ask(("squeue", "--local", "-a", "--json"))
         if done.exit_code != 0:
-            return self._unknown(done)
+            return many.unknown(done)
         return Known(detail.from_json(done.stdout, job_id, self.hostnames), done.started_at)
 
     def _hold_by_json(self, raw_id: str) -> bool | None:
@@ -233,25 +235,30 @@ class SlurmScheduler:
         except PortError:
             return None
 
+    def details(self, job_ids: Sequence[str]) -> dict[str, Answer[JobDetail]]:
+        """See `ports.scheduler.ManyAtOnce`."""
+        wanted, facts = many.nameable(job_ids), self._recent_facts()
+        if not isinstance(facts, Known):
+            return dict.fromkeys(wanted, Unknown(_why(facts), self._clock.now()))
+        version = cluster.version_tuple(facts.value.version)
+        return many.details(self._ask, wanted, version, self._listed, self.hostnames)
+
     def accounting(self, job_id: str) -> Answer[tuple[AccountingRecord, ...]]:
         try:
             wanted = checked_job_id(job_id)
         except Refused as error:
             return Unknown(str(error), self._clock.now())
+        return self.accountings((wanted,))[wanted]
+
+    def accountings(
+        self, job_ids: Sequence[str]
+    ) -> dict[str, Answer[tuple[AccountingRecord, ...]]]:
+        """See `ports.scheduler.ManyAtOnce`."""
         facts = self._recent_facts()
         # Without facts (slurmctld is down, accounting is not) the oldest release is assumed:
         # fewer fields, and exit codes that are not believed.
         version = cluster.version_tuple(facts.value.version) if isinstance(facts, Known) else ()
-        done = self._ask(accounting.accounting_argv(wanted, version))
-        if done.exit_code != 0:
-            if accounting.disabled(done.stderr):
-                return Absent(done.started_at)
-            return self._unknown(done)
-        try:
-            records = accounting.read_accounting(done.stdout, wanted, version)
-        except PortError as error:
-            return Unknown(str(error), done.started_at)
-        return Known(records, done.started_at)
+        return many.accountings(self._ask, many.nameable(job_ids), version)
 
     # -------------------------------------------------------------------------- the changes
 
@@ -299,16 +306,6 @@ class SlurmScheduler:
             "AdminLevel=Operator (sacctmgr modify user … set adminlevel=Operator), or set "
             'slurm.scope = "own" for its own jobs alone'
         )
-
-    def _unknown(self, done: Finished) -> Unknown:
-        why = done.said or f"exit code {done.exit_code}"
-        return Unknown(f"{done.argv[0]}: {why}", done.started_at)
-
-
-def _no_such_job(done: Finished) -> bool:
-    lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-    known = done.exit_code is not None and done.exit_code > 0
-    return known and bool(lines) and all(line.endswith(_NO_SUCH_JOB) for line in lines)
 
 
 def _why(answer: Answer[object]) -> str:
