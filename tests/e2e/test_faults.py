@@ -1,4 +1,4 @@
-"""Killed between the steps of a recovery, on a real Slurm: a handful of what `make faults` plays."""
+"""Things go wrong in the middle of a recovery, on a real Slurm: a handful of what `make faults` plays."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tools.faults.campaign import run, went_wrong
 
 pytestmark = pytest.mark.slurm
 
-SEEDS = (4, 7, 14, 20)
-"""Around the requeue with the watchdog dead too, before the update, in a race with a cancel, and
-before the release of a requeue-hold."""
+SEEDS = (13, 82, 100, 148)
+"""Everything is killed behind the requeue; before the release of a requeue-hold; the controller alone, then the
+gateway; the owner cancels in front of our requeue and we are killed behind the cancel."""
 
 
-def test_a_recovery_that_is_killed_between_two_steps_ends_right(tmp_path: Path) -> None:
+def test_a_recovery_in_which_something_goes_wrong_ends_right(tmp_path: Path) -> None:
     require_slurm()
     told: list[str] = []
     result = run(
@@ -29,4 +29,4 @@ def test_a_recovery_that_is_killed_between_two_steps_ends_right(tmp_path: Path) 
     )
     assert went_wrong(result) == [], "\n".join(told)
     assert sum(result["real_schedules"].values()) == len(SEEDS)
-    assert result["kills"] >= len(SEEDS)
+    assert result["events_reached"] >= len(SEEDS)

@@ -1,4 +1,4 @@
-"""Many schedules side by side on two labs, and what became of them in build/faults.json."""
+"""Many schedules side by side on labs of several releases, and what became of them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,23 +21,26 @@ from typing import Any
 from middlewatch.lab.cluster import Cluster
 from middlewatch.lab.spec import LabSpec
 from middlewatch.lab.start import up
-from tools.faults.run import Interrupted, Run, Seen
+from tools.faults.run import Interrupted, Run
 from tools.faults.schedule import SHORT, STORMY, Schedule, drawn
-from tools.faults.verdict import COUNTS, Finding, judged
-from tools.faults.world import Watch
+from tools.faults.seen import Seen
+from tools.faults.verdict import APART, COUNTS, Finding, apart, judged
 
-ONE_LENGTH = ("FirstJobId=1001",)
-"""All job numbers have four digits: a fault is matched by the beginning of a command."""
+Where = tuple[str, str]
+"""A release and a lab of `schedule.LABS`."""
 
 
-def spec(lab: str, name: str) -> LabSpec:
-    """The lab of that name in `schedule.LABS`."""
+def spec(where: Where, name: str) -> LabSpec:
+    """The lab for schedules of that release and kind."""
+    release, lab = where
+    short = release.replace(".", "")
     return LabSpec(
-        name=f"{name}-{lab}",
+        name=f"{name}-{short}-{lab}",
+        release=release,
         nodes=7,
-        cred_expire=10 if lab == SHORT else None,
+        cred_expire=10 if lab == SHORT else 45,
         message_timeout=5,
-        extra=ONE_LENGTH,
+        slurmd_timeout=10 if lab == STORMY else 30,
     )
 
 
@@ -49,11 +52,18 @@ class Played:
     version: str
     seen: Seen | None
     findings: tuple[Finding, ...] = ()
+    beside: tuple[Finding, ...] = ()
     error: str = ""
 
     @property
     def ok(self) -> bool:
         return not self.findings and not self.error
+
+    @property
+    def counts(self) -> bool:
+        """Whether it was played to its end and at least one of its events came."""
+        seen = self.seen
+        return not self.error and seen is not None and any(e["reached"] for e in seen.events)
 
     def record(self) -> dict[str, Any]:
         """Its line of faults-raw.jsonl."""
@@ -64,6 +74,7 @@ class Played:
             "slurm_version": self.version,
             "verdict": "right" if self.ok else ("error" if self.error else "wrong"),
             "findings": [asdict(finding) for finding in self.findings],
+            "beside": [asdict(finding) for finding in self.beside],
         }
         if self.error:
             line["error"] = self.error
@@ -71,15 +82,25 @@ class Played:
             line |= {
                 "job_id": seen.job_id,
                 "seconds": seen.seconds,
-                "kills": seen.kills,
+                "events": seen.events,
                 "end": asdict(seen.row),
+                "accounting": seen.accounting,
                 "outcomes": [_outcome(record) for record in seen.records],
-                "commands": [[c.at, c.exit_code, *c.argv] for c in seen.issued],
-                "notes": [[n.word, n.attempt, n.at, n.text] for n in seen.notes],
+                "commands": [
+                    [_at(c.started), c.exit_code, c.before.state, c.before.restarts, *c.argv]
+                    for c in seen.commands
+                ],
+                "acts": [[_at(a.begun), a.what, a.done, a.until] for a in seen.acts],
+                "notes": [[_at(n.at), n.word, n.attempt, n.text] for n in seen.notes],
+                "lives": [[n.attempt, _at(n.first), _at(n.last)] for n in seen.lives],
                 "api_reads": seen.ledger_reads,
                 "stop_code": seen.stop_code,
             }
         return line
+
+
+def _at(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%H:%M:%S.%f")[:-4]
 
 
 def _outcome(record: Mapping[str, Any]) -> str:
@@ -93,10 +114,10 @@ def _outcome(record: Mapping[str, Any]) -> str:
 
 @dataclass
 class Campaign:
-    """``labs`` by their names in `schedule.LABS`; ``raw`` gets a line as each schedule ends;
-    ``failed`` is where evidence goes."""
+    """``labs`` by release and kind; ``raw`` gets a line as each schedule ends; ``failed`` is where
+    evidence goes."""
 
-    labs: Mapping[str, Cluster]
+    labs: Mapping[Where, Cluster]
     say: Callable[[str], None]
     raw: Path
     failed: Path
@@ -105,18 +126,15 @@ class Campaign:
 
     def play(self, schedules: Sequence[Schedule], side_by_side: int) -> list[Played]:
         """All of them; on an interruption those that had ended."""
-        watches = {lab: Watch(cluster) for lab, cluster in self.labs.items()}
-        for watch in watches.values():
-            watch.start()
         done: list[Played] = []
         pool = ThreadPoolExecutor(max_workers=side_by_side)
-        # Whatever happens to slurmctld happens to all jobs: one schedule at a time there.
-        alone = ThreadPoolExecutor(max_workers=1)
+        # Whatever happens to a slurmctld happens to all its jobs: one schedule at a time there.
+        alone = {
+            where: ThreadPoolExecutor(max_workers=1) for where in self.labs if where[1] == STORMY
+        }
         try:
-            futures = [
-                (alone if schedule.lab == STORMY else pool).submit(
-                    self._one, schedule, watches[schedule.lab]
-                )
+            futures: list[Future[Played | None]] = [
+                alone.get(_where(schedule), pool).submit(self._one, schedule)
                 for schedule in schedules
             ]
             for future in futures:
@@ -127,36 +145,43 @@ class Campaign:
             self.halt.set()
             raise
         finally:
-            for one in (pool, alone):
+            for one in (pool, *alone.values()):
                 one.shutdown(wait=True, cancel_futures=True)
-            for watch in watches.values():
-                watch.stop()
         return done
 
-    def _one(self, schedule: Schedule, watch: Watch) -> Played | None:
+    def _one(self, schedule: Schedule) -> Played | None:
         if self.halt.is_set():
             return None
-        cluster = self.labs[schedule.lab]
+        cluster = self.labs[_where(schedule)]
+        version = cluster.version
         run: Run | None = None
         try:
-            run = Run(schedule, cluster, watch, self.halt)
+            run = Run(schedule, cluster, self.halt)
             seen = run.play()
-            played = Played(schedule, cluster.version, seen, judged(seen))
+            played = Played(schedule, version, seen, judged(seen), apart(seen))
         except Interrupted:
-            return None
+            played = None
         except Exception as error:  # noqa: BLE001 - one broken schedule must not hide the others
             text = "".join(traceback.format_exception(error))[-3000:]
-            played = Played(schedule, cluster.version, run.seen if run else None, (), text)
-        if not played.ok and run is not None:
-            run.keep(self.failed / str(schedule.seed))
-        self._tell(played)
+            played = Played(schedule, version, run.seen if run else None, (), (), text)
+        if run is not None:
+            if played is not None and not played.ok:
+                run.keep(self.failed / str(schedule.seed))
+            run.site.unmount()
+        if schedule.lab == STORMY and not self.halt.is_set():
+            cluster.tidy()
+        if played is not None:
+            self._tell(played)
         return played
 
     def _tell(self, played: Played) -> None:
         seconds = f"{played.seen.seconds:.0f} s" if played.seen else "-"
         word = "right" if played.ok else "ERROR" if played.error else "WRONG"
         lines = [f"{word}  {played.schedule.seed:>4}  {seconds:>5}  {played.schedule}"]
+        if played.ok and not played.counts:
+            lines.append("       none of its events came: it is not counted")
         lines += [f"       {f.count} {f.number}: {f.text}" for f in played.findings]
+        lines += [f"       (beside) {f.count} {f.number}: {f.text}" for f in played.beside]
         if played.error:
             lines.append("       " + played.error.strip().splitlines()[-1])
         if not played.ok:
@@ -167,27 +192,33 @@ class Campaign:
             self.say("\n".join(lines))
 
 
+def _where(schedule: Schedule) -> Where:
+    return schedule.release, schedule.lab
+
+
 def summary(played: Sequence[Played], asked: int, seconds: float) -> dict[str, Any]:
     """The object of build/faults.json."""
-    real = [p for p in played if p.seen is not None and not p.error and p.seen.kills]
+    real = [one for one in played if one.counts]
     counts: Counter[str] = Counter()
     for one in played:
-        for finding in one.findings:
+        for finding in (*one.findings, *one.beside):
             counts[finding.count] += finding.number
-    kills = [kill for one in real if one.seen for kill in one.seen.kills]
+    events = [event for one in real if one.seen for event in one.seen.events]
     return {
-        "real_schedules": dict(Counter(one.version for one in real)),
-        **{name: counts[name] for name in COUNTS},
+        "real_schedules": dict(sorted(Counter(one.version for one in real).items())),
+        **{name: counts[name] for name in (*COUNTS, *APART)},
         "schedules_asked": asked,
         "schedules_wrong": sum(bool(one.findings) for one in played),
+        "schedules_without_event": sum(one.ok and not one.counts for one in played),
         "unclean_stops": sum(bool(one.seen and one.seen.stop_code) for one in real),
         "harness_errors": sum(bool(one.error) for one in played),
-        "kills": len(kills),
-        "kills_at_their_moment": sum(bool(kill["reached"]) for kill in kills),
-        "kills_with_watchdog": sum(
-            len(one.seen.kills) for one in real if one.seen and one.schedule.watchdog_too
-        ),
+        "events": len(events),
+        "events_reached": sum(bool(event["reached"]) for event in events),
         "by_kind": dict(Counter(one.schedule.kind.value for one in real)),
+        "by_deployment": dict(Counter(one.schedule.deployment for one in real)),
+        "by_deed": dict(
+            sorted(Counter(deed for one in real for deed in one.schedule.deeds()).items())
+        ),
         "seeds": [one.schedule.seed for one in played],
         "seeds_not_right": [one.schedule.seed for one in played if not one.ok],
         "seconds": round(seconds, 1),
@@ -211,9 +242,9 @@ def went_wrong(result: Mapping[str, Any]) -> list[str]:
         problems.append(f"{result['unclean_stops']} times a clean stop at the end was none")
     if result["harness_errors"]:
         problems.append(f"{result['harness_errors']} schedules could not be played to their end")
-    real = sum(result["real_schedules"].values())
-    if real + result["harness_errors"] < result["schedules_asked"]:
-        problems.append(f"only {real} of {result['schedules_asked']} schedules were played")
+    played = sum(result["real_schedules"].values()) + result["schedules_without_event"]
+    if played + result["harness_errors"] < result["schedules_asked"]:
+        problems.append(f"only {played} of {result['schedules_asked']} schedules were played")
     return problems
 
 
@@ -224,24 +255,33 @@ def run(
     out: Path,
     name: str,
     say: Callable[[str], None],
+    release: str | None = None,
 ) -> dict[str, Any]:
-    """Labs up, schedules played, labs down; writes ``out`` and its raw lines beside it."""
-    schedules = [drawn(seed) for seed in seeds]
+    """Labs up, schedules played, labs down; writes ``out`` and its raw lines beside it. ``release``:
+    only the schedules of that one."""
+    schedules = [one for one in map(drawn, seeds) if release in (None, one.release)]
     begun = time.monotonic()
     raw = out.with_name(f"{out.stem}-raw.jsonl")
     failed = out.with_name(f"{out.stem}-failed")
     out.parent.mkdir(parents=True, exist_ok=True)
     raw.write_text("")
     shutil.rmtree(failed, ignore_errors=True)
-    labs: dict[str, Cluster] = {}
+    labs: dict[Where, Cluster] = {}
     try:
-        for lab in sorted({schedule.lab for schedule in schedules}):
-            labs[lab] = up(spec(lab, name), say)
-        campaign = Campaign(labs, say, raw, failed)
-        played = campaign.play(schedules, side_by_side)
+        _raise(labs, {_where(schedule) for schedule in schedules}, name, say)
+        played = Campaign(labs, say, raw, failed).play(schedules, side_by_side)
     finally:
         for cluster in labs.values():
             cluster.down(remove=True)
     result = summary(played, len(schedules), time.monotonic() - begun)
     out.write_text(json.dumps(result, indent=2) + "\n")
     return result
+
+
+def _raise(
+    labs: dict[Where, Cluster], wanted: Iterable[Where], name: str, say: Callable[[str], None]
+) -> None:
+    """Start the labs one after the other; those that run are in ``labs`` whatever happens."""
+    for where in sorted(wanted):
+        labs[where] = cluster = up(spec(where, name), lambda _line: None)
+        say(f"lab of Slurm {cluster.version} ({' '.join(where)}) in {cluster.folder}")

@@ -32,7 +32,8 @@ class Ledger:
     advice: dict[AdviceKey, str] = field(default_factory=dict)
     outcomes: dict[AdviceKey, tuple[str, str]] = field(default_factory=dict)
     audit: dict[int, str] = field(default_factory=dict)
-    latest: dict[str, dict[str, Any]] = field(default_factory=dict)
+    records: dict[AdviceKey, dict[str, Any]] = field(default_factory=dict)
+    """Each generation as it was last read."""
     lost_advice: set[str] = field(default_factory=set)
     lost_audit: set[str] = field(default_factory=set)
     reads: int = 0
@@ -55,7 +56,7 @@ class Ledger:
 
     def _note(self, record: dict[str, Any]) -> None:
         key = _key(record)
-        self.latest[str(record["attemptId"])] = record
+        self.records[key] = record
         self.advice.setdefault(key, _intent(record))
         status = record.get("status") or {}
         if status.get("disposition") in {"CONVERGED", "ABANDONED"} and key not in self.outcomes:
@@ -76,6 +77,7 @@ class Ledger:
         except (PortError, OSError) as error:
             self.problem = str(error)
             return False
+        self.records |= now
         for key, intent in self.advice.items():
             if key not in now:
                 self.lost_advice.add(f"{key} is gone")

@@ -23,7 +23,7 @@ def together(real: Mapping[str, Any] | None, simulated: Explored | None) -> dict
         **(real or {}),
         **counted,
         "simulated": told,
-        "real": {name: (real or {})[name] for name in COUNTS if name in (real or {})},
+        "real": {name: (real or {})[name] for name in counted if name in (real or {})},
     }
 
 

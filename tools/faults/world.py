@@ -1,21 +1,17 @@
-"""What the world itself says: Slurm, the commands that were issued, the jobs' own notes, /proc.
+"""What the world itself says: Slurm, its accounting, and what the jobs wrote down of themselves.
 
-Nothing here asks Middlewatch. A job writes down its own beginnings and ends; a sampler looks every
-second which trainings are alive; the lab's log of commands is read as it grows.
+Nothing here asks Middlewatch. A job writes down its own beginnings and ends, and each rank of its
+training its signs of life, in files that no requeue truncates.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
-import threading
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from middlewatch.lab import commandlog, jobs
+from middlewatch.lab import jobs
 from middlewatch.lab.cluster import Cluster
 from middlewatch.lab.jobs import TrainerOptions
 from tools.faults.schedule import Kind, Schedule
@@ -37,29 +33,30 @@ XID = (
 
 def job_script(schedule: Schedule, cluster: Cluster, comment: str) -> str:
     """The schedule's batch script: the lab's trainer, and the job's own notes around it."""
-    crashes = schedule.kind in (Kind.CRASH, Kind.HOLD, Kind.CANCEL_LATER)
+    home = cluster.home(cluster.spec.job_users[0])
+    fault = {Kind.CRASH: "crash-cuda", Kind.HANG: "hang", Kind.NODE: None}[schedule.kind]
     options = TrainerOptions(
         name=f"faults-{schedule.seed}",
         nodes=2,
         steps=schedule.steps,
         step_seconds=STEP_S,
         checkpoint_every=5,
-        fault="crash-cuda" if crashes else "hang",
+        fault=fault,
         fault_at=schedule.fault_at,
         fault_rank=1,
         comment=comment,
         append=schedule.append,
-        exclude=cluster.nodes[schedule.seed % 3] if schedule.user_exclusion else None,
+        exclude=own_exclusion(schedule, cluster),
+        heartbeat=home / "beats" / str(schedule.seed),
     )
-    home = cluster.home(cluster.spec.job_users[0])
     *head, launch = jobs.script(options, cluster.layout.bin, home).splitlines()
     body = [
         f'world="{home}/world/$SLURM_JOB_ID"; attempt="${{SLURM_RESTART_COUNT:-0}}"',
-        f'mkdir -p "{home}/world"',
+        f'mkdir -p "{home}/world" "{home}/beats"',
         'note() { echo "$1 $attempt $(date +%s.%N) $2" >> "$world"; }',
         'note begin "$SLURM_JOB_NODELIST"',
     ]
-    if crashes:
+    if schedule.kind is not Kind.HANG:
         body += [launch, "code=$?"]
     else:
         body += _hanging(schedule.fault_at - 1)
@@ -92,6 +89,11 @@ def _hanging(last_step: int) -> list[str]:
     ]
 
 
+def own_exclusion(schedule: Schedule, cluster: Cluster) -> str | None:
+    """The node that the job's owner excludes from the start."""
+    return cluster.nodes[schedule.seed % 3] if schedule.user_exclusion else None
+
+
 @dataclass(frozen=True, slots=True)
 class Note:
     """One line that the job wrote: ``begin``, ``hang``, ``completed`` or ``end`` of an attempt."""
@@ -120,12 +122,41 @@ def finish(cluster: Cluster, job_id: str) -> None:
     (folder / f"{job_id}.finish").touch()
 
 
+@dataclass(frozen=True, slots=True)
+class Life:
+    """When the trainers of one attempt gave signs of life, epoch seconds."""
+
+    attempt: int
+    first: float
+    last: float
+
+
+def lives(cluster: Cluster, schedule: Schedule) -> tuple[Life, ...]:
+    """Of each attempt that trained, by its ranks' own lines."""
+    return lives_in(cluster.home(cluster.spec.job_users[0]) / "beats" / str(schedule.seed))
+
+
+def lives_in(path: Path) -> tuple[Life, ...]:
+    """From the lines ``attempt rank host epoch-seconds``."""
+    found: dict[int, Life] = {}
+    with contextlib.suppress(OSError):
+        for line in path.read_text().splitlines():
+            words = line.split()
+            if len(words) != 4:
+                continue
+            attempt, at = int(words[0]), float(words[3])
+            known = found.get(attempt, Life(attempt, at, at))
+            found[attempt] = Life(attempt, min(known.first, at), max(known.last, at))
+    return tuple(found[attempt] for attempt in sorted(found))
+
+
 # ------------------------------------------------------------------------------------------- Slurm
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What slurmctld shows of a job. ``known`` false: it knows no such job."""
+    """What slurmctld shows of a job. ``known`` false: it knows no such job, or does not answer.
+    ``eligible`` and ``submitted`` in epoch seconds, ``at`` when it was asked."""
 
     known: bool
     state: str = ""
@@ -133,8 +164,10 @@ class Row:
     priority: int = -1
     restarts: int = 0
     eligible: float = 0.0
+    submitted: float = 0.0
     requeue: int = -1
     excluded: str = ""
+    at: float = 0.0
 
     @property
     def held(self) -> bool:
@@ -147,21 +180,15 @@ class Row:
             self.state in WAITING
             and self.restarts > 0
             and self.priority != 0
-            and self.eligible > time.time() + 0.5
+            and self.eligible > self.at + 0.5
         )
 
 
-def row(cluster: Cluster, job_id: str) -> Row:
-    """A fresh look at one job."""
-    answer = cluster.run(
-        ["scontrol", "-o", "show", "job", job_id],
-        check=False,
-        env={"SLURM_TIME_FORMAT": "%s"},
-    )
-    words = answer.stdout.split() if answer.returncode == 0 else []
-    fields = dict(word.split("=", 1) for word in words if "=" in word)
-    if not fields:
-        return Row(known=False)
+def read_row(text: str, at: float) -> Row:
+    """From what `scontrol -o show job` printed, times as epoch seconds."""
+    fields = dict(word.split("=", 1) for word in text.split() if "=" in word)
+    if "JobState" not in fields:
+        return Row(known=False, at=at)
 
     def number(name: str) -> float:
         try:
@@ -172,14 +199,26 @@ def row(cluster: Cluster, job_id: str) -> Row:
     excluded = fields.get("ExcNodeList", "")
     return Row(
         known=True,
-        state=fields.get("JobState", ""),
+        state=fields["JobState"],
         reason=fields.get("Reason", ""),
         priority=int(number("Priority")),
         restarts=int(number("Restarts")),
         eligible=number("EligibleTime"),
+        submitted=number("SubmitTime"),
         requeue=int(number("Requeue")),
         excluded="" if excluded == "(null)" else excluded,
+        at=at,
     )
+
+
+def row(cluster: Cluster, job_id: str) -> Row:
+    """A fresh look at one job."""
+    answer = cluster.run(
+        ["scontrol", "-o", "show", "job", job_id],
+        check=False,
+        env={"SLURM_TIME_FORMAT": "%s"},
+    )
+    return read_row(answer.stdout if answer.returncode == 0 else "", time.time())
 
 
 def names(cluster: Cluster, expression: str) -> frozenset[str]:
@@ -187,111 +226,3 @@ def names(cluster: Cluster, expression: str) -> frozenset[str]:
     if not expression or expression == "(null)":
         return frozenset()
     return frozenset(cluster.run(["scontrol", "show", "hostnames", expression]).stdout.split())
-
-
-# ------------------------------------------------------------------------------ what goes on there
-
-
-@dataclass(slots=True)
-class Issued:
-    """One changing command of the lab's log; ``exit_code`` None: not (yet) answered."""
-
-    at: str
-    argv: tuple[str, ...]
-    exit_code: int | None = None
-
-
-@dataclass
-class Watch:
-    """Reads a lab's command log as it grows, and samples which trainings are alive."""
-
-    cluster: Cluster
-    folder: Path = field(init=False)
-    _commands: dict[str, Issued] = field(default_factory=dict)
-    _offsets: dict[str, int] = field(default_factory=dict)
-    _alive: dict[str, list[tuple[float, frozenset[int]]]] = field(default_factory=dict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-    _stop: threading.Event = field(default_factory=threading.Event)
-    _threads: list[threading.Thread] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.folder = self.cluster.folder
-
-    def start(self) -> None:
-        for work, every_s in ((self._read_log, 0.1), (self._sample, 0.7)):
-            thread = threading.Thread(target=self._turn, args=(work, every_s), daemon=True)
-            thread.start()
-            self._threads.append(thread)
-
-    def stop(self) -> None:
-        self._stop.set()
-        for thread in self._threads:
-            thread.join()
-
-    def _turn(self, work: object, every_s: float) -> None:
-        while not self._stop.wait(every_s):
-            if callable(work):
-                work()
-
-    def issued(self, job_id: str) -> tuple[Issued, ...]:
-        """The changing commands that named the job, in order of start."""
-        self._read_log()
-        with self._lock:
-            found = [c for c in self._commands.values() if _names(c.argv, job_id)]
-        return tuple(sorted(found, key=lambda c: c.at))
-
-    def overlaps(self, job_id: str) -> int:
-        """At how many samples two attempts of the job trained side by side."""
-        with self._lock:
-            return sum(len(alive) > 1 for _, alive in self._alive.get(job_id, ()))
-
-    def _read_log(self) -> None:
-        with self._lock:
-            for name in ("started.jsonl", "commands.jsonl"):
-                for record in self._new_lines(name):
-                    argv = tuple(record["argv"])
-                    if not commandlog.is_changing(argv):
-                        continue
-                    known = self._commands.setdefault(record["id"], Issued(record["at"], argv))
-                    if "exit_code" in record:
-                        known.exit_code = int(record["exit_code"])
-
-    def _new_lines(self, name: str) -> Iterator[dict[str, Any]]:
-        path = self.folder / name
-        offset = self._offsets.get(name, 0)
-        try:
-            with path.open("rb") as file:
-                file.seek(offset)
-                data = file.read()
-        except OSError:
-            return
-        whole = data[: data.rfind(b"\n") + 1]
-        self._offsets[name] = offset + len(whole)
-        for line in whole.splitlines():
-            with contextlib.suppress(ValueError):
-                yield json.loads(line)
-
-    def _sample(self) -> None:
-        conf = f"{self.folder}/etc/slurm.conf".encode()
-        found: dict[str, set[int]] = {}
-        for entry in Path("/proc").iterdir():
-            if not entry.name.isdigit():
-                continue
-            try:
-                if b"-m\0trainer" not in (entry / "cmdline").read_bytes():
-                    continue
-                pairs = (entry / "environ").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            env = dict(pair.split(b"=", 1) for pair in pairs if b"=" in pair)
-            if env.get(b"SLURM_CONF") == conf and b"SLURM_JOB_ID" in env:
-                attempt = int(env.get(b"SLURM_RESTART_COUNT", b"0") or 0)
-                found.setdefault(env[b"SLURM_JOB_ID"].decode(), set()).add(attempt)
-        now = time.time()
-        with self._lock:
-            for job_id, attempts in found.items():
-                self._alive.setdefault(job_id, []).append((now, frozenset(attempts)))
-
-
-def _names(argv: tuple[str, ...], job_id: str) -> bool:
-    return job_id in argv or f"jobid={job_id}" in argv

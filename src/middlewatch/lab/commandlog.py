@@ -150,10 +150,13 @@ def answer(path: Path, word: Literal["go", "stop", "lose"] = "go") -> None:
 @dataclass(frozen=True, slots=True)
 class Witnessed:
     """One changing command with the job as ``scontrol -o show job`` printed it around it, times as
-    epoch seconds; empty where slurmctld did not answer within two seconds. ``before_at`` is when
-    that was asked, ``after`` None where the command never came back."""
+    epoch seconds; empty where slurmctld did not answer within two seconds. ``started`` is when it was
+    issued, ``before_at`` when slurmctld was asked; ``after`` and ``exit_code`` are None where it never
+    came back."""
 
     argv: tuple[str, ...]
+    started: float
+    exit_code: int | None
     before: str
     before_at: float
     after: str | None
@@ -174,13 +177,16 @@ def witnessed(folder: Path) -> tuple[Witnessed, ...]:
     shown: dict[str, dict[str, tuple[str, float]]] = {}
     for record in _records(folder / "witness.jsonl"):
         shown.setdefault(record["id"], {})[record["when"]] = (record["job"], float(record["at"]))
+    codes = {record["id"]: record["exit_code"] for record in _records(folder / "commands.jsonl")}
     found = []
     for record in _records(folder / "started.jsonl"):
         around = shown.get(record["id"])
         if around is None or "before" not in around:
             continue
+        argv, started = tuple(record["argv"]), datetime.fromisoformat(record["at"]).timestamp()
         after, after_at = around.get("after", (None, None))
-        found.append(Witnessed(tuple(record["argv"]), *around["before"], after, after_at))
+        code = codes.get(record["id"])
+        found.append(Witnessed(argv, started, code, *around["before"], after, after_at))
     return tuple(sorted(found, key=lambda one: one.before_at))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import signal
 import subprocess
 import sys
@@ -51,6 +52,8 @@ def lab_settings(
         },
         "state": {"directory": str(state)},
         "gateway": {"port": 0},
+        # Jobs are short here: one that begins and ends between two listings would be seen late.
+        "watcher": {"listing_longest": 1.0},
         "watchdog": {"mode": "action"},
         "log": {"format": "json"},
     }
@@ -62,17 +65,22 @@ def lab_settings(
 @dataclass
 class Up:
     """One `middlewatch up` in a process group of its own; ``state`` is its state directory.
-    ``words`` are those of the command, for one role alone."""
+    ``words`` are those of the command, for one role alone. ``user`` other than our own needs root,
+    and a ``python`` that this user may run; without a state directory in the settings it is the
+    one below ``XDG_STATE_HOME`` of ``env``."""
 
     folder: Path
     env: Mapping[str, str]
     settings: Mapping[str, Mapping[str, Any]]
     process: subprocess.Popen[bytes] | None = None
     words: tuple[str, ...] = ("up",)
+    user: str = ""
+    python: str = sys.executable
 
     @property
     def state(self) -> Path:
-        return Path(self.settings["state"]["directory"])
+        given = self.settings["state"].get("directory")
+        return Path(given) if given else Path(self.env["XDG_STATE_HOME"]) / "middlewatch"
 
     @property
     def config(self) -> Path:
@@ -86,15 +94,18 @@ class Up:
         """Write the settings and start the process; with ``wait`` return when it is ready."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self.config.write_text(toml(self.settings))
-        (self.state / "url").unlink(missing_ok=True)
+        if self.words[0] in {"up", "gateway"}:
+            # Of the other roles none serves, and none may hide where somebody does.
+            (self.state / "url").unlink(missing_ok=True)
         with self.log.open("ab") as out:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "middlewatch", "--config", str(self.config), *self.words],
-                env={**self.env, "HOME": os.environ.get("HOME", "/")},
+                [self.python, "-m", "middlewatch", "--config", str(self.config), *self.words],
+                env={"HOME": os.environ.get("HOME", "/"), **self.env},
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,
                 start_new_session=True,
+                **_as_user(self.user),
             )
         if wait:
             self.wait_ready()
@@ -161,3 +172,10 @@ class Up:
             return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
         except OSError:
             return "(it printed nothing)"
+
+
+def _as_user(name: str) -> dict[str, Any]:
+    if not name:
+        return {}
+    entry = pwd.getpwnam(name)
+    return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
