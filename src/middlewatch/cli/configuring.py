@@ -86,3 +86,23 @@ def show_(session: Session, changed: bool) -> int:
     for caution in loaded.cautions:
         show.note(f"caution: {caution}")
     return Exit.OK
+
+
+@config.command("unit")
+@with_session(json=False)
+@click.option(
+    "--user", default="middlewatch", metavar="NAME", help="Whom it runs as (middlewatch)."
+)
+def unit(session: Session, user: str) -> None:
+    """Print a systemd unit for `up`, with the paths of this installation.
+
+    \b
+    Example:
+      mw config unit > /etc/systemd/system/middlewatch.service
+    """
+    from middlewatch.wiring.unit import unit as text_of
+
+    given = session.loaded().settings.state.directory
+    state = Path(given) if given else Path("/var/lib/middlewatch")
+    for line in text_of(user, state, session.config).splitlines():
+        show.say(line)

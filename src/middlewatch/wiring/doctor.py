@@ -26,6 +26,7 @@ from middlewatch.ports.errors import PortError, Unreadable
 from middlewatch.wiring import looking, places
 from middlewatch.wiring.doctor_gate import examined_gate, examined_rest
 from middlewatch.wiring.doctor_jobs import examined_jobs
+from middlewatch.wiring.doctor_stage import examined_stage
 from middlewatch.wiring.doctor_stores import examined_log_store, examined_metrics
 from middlewatch.wiring.findings import Examined, Finding, Level
 from middlewatch.wiring.loading import Loaded, duration_text
@@ -330,6 +331,7 @@ CHECKS: tuple[Callable[[Examined], Iterator[Finding]], ...] = (
     examined_log_store,
     examined_metrics,
     _state,
+    examined_stage,
     _running,
 )
 BY_REST: tuple[Callable[[Examined], Iterator[Finding]], ...] = (
@@ -338,6 +340,7 @@ BY_REST: tuple[Callable[[Examined], Iterator[Finding]], ...] = (
     examined_log_store,
     examined_metrics,
     _state,
+    examined_stage,
     _running,
 )
 """Where slurmrestd stands for Slurm's commands: what needs one of those cannot be looked at."""
