@@ -51,6 +51,9 @@ def successor_step(situation: Situation, view: JobView, now: datetime) -> Step:
 
 
 def _of_pending(situation: Situation, view: JobView, now: datetime) -> Step:
+    settled = (situation.pending_since or now) + timedelta(seconds=PENDING_SETTLE_S)
+    if now < settled and not exclusions.impossible(view):
+        return Wait("one full second after pending", settled)
     match situation.detail:
         case None:
             return Need(Fact.DETAIL)
@@ -60,9 +63,6 @@ def _of_pending(situation: Situation, view: JobView, now: datetime) -> Step:
             return Wait("the job's details cannot be read", None, Reason.UNKNOWN_STATE)
     if exclusions.impossible(view):
         return _make_possible(situation, view, detail, now)
-    since = situation.pending_since or now
-    if now < since + timedelta(seconds=PENDING_SETTLE_S):
-        return Wait("one full second after pending", since + timedelta(seconds=PENDING_SETTLE_S))
     theirs = made_by_others(situation, view)
     ours = () if theirs else requeues(situation)
     free = free_to_start(situation, view, now)

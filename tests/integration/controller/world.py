@@ -30,11 +30,8 @@ from middlewatch.model.policy import Policy
 from middlewatch.model.scheduler import JobView
 from middlewatch.ports.clock import Clock
 from middlewatch.ports.remote import ControllerStore
-from middlewatch.services.controller.controller import (
-    Controller,
-    ControllerConfig,
-    ControllerReport,
-)
+from middlewatch.services.controller.controller import Controller, ControllerConfig
+from middlewatch.services.controller.round import ControllerReport
 
 CLUSTER = ClusterId("slurm", "sim")
 Through = Callable[[SqlStore, Clock], ControllerStore]

@@ -8,19 +8,27 @@ process killed between any two of these leaves a state from which the next one g
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from middlewatch.model.action import Action, ActionKind, Answered
-from middlewatch.model.advice import Advice, Disposition, Reason, RefusedReport, Status, reported
+from middlewatch.model.advice import (
+    Advice,
+    DesiredState,
+    Disposition,
+    Reason,
+    RefusedReport,
+    Status,
+    reported,
+)
 from middlewatch.model.answer import Answer, Known, Unknown
 from middlewatch.model.attempt import Attempt
-from middlewatch.model.change import Change, Lease
+from middlewatch.model.change import Change
 from middlewatch.model.gates import Deployment
-from middlewatch.model.journal import JournalEntry
-from middlewatch.model.milestone import MilestoneKind
 from middlewatch.model.policy import Policy
+from middlewatch.model.rollback import NOTE as ROLLED_BACK
+from middlewatch.model.rollback import rolled_back
 from middlewatch.model.scheduler import ClusterFacts, JobDetail, JobState, JobView, Snapshot
 from middlewatch.ports.clock import Clock
 from middlewatch.ports.errors import Conflict
@@ -28,7 +36,7 @@ from middlewatch.ports.journal import Journal
 from middlewatch.ports.remote import ControllerStore
 from middlewatch.ports.scheduler import Scheduler
 from middlewatch.reconciliation.exclusions import impossible, users_own
-from middlewatch.reconciliation.holds import Obligation, standing
+from middlewatch.reconciliation.holds import standing
 from middlewatch.reconciliation.in_flight import SETTLE_MARGIN_S, fence_stands
 from middlewatch.reconciliation.inherited import inherited
 from middlewatch.reconciliation.plan import hold_stands, next_step
@@ -39,19 +47,24 @@ from middlewatch.reconciliation.situation import (
     Place,
     Report,
     Situation,
+    Step,
     Wait,
     place,
     requeues,
 )
 from middlewatch.services.controller import record
+from middlewatch.services.controller.ahead import Recall, work_on
 from middlewatch.services.controller.gather import (
     Asked,
     end_to_store,
     fetched,
     situation_for,
+    usable_nodes,
     view_in,
 )
-from middlewatch.services.controller.lead import Leadership, Term
+from middlewatch.services.controller.lead import Leadership
+from middlewatch.services.controller.round import ControllerReport, Round, by_job
+from middlewatch.services.controller.sightings import sighted
 
 PAGE = 250
 LOOK_MAX_AGE = timedelta(seconds=1)
@@ -69,43 +82,6 @@ class ControllerConfig:
     lease_s: float = 60.0
     max_hold_s: float = 300.0
     facts_age_s: float = 30.0
-
-
-@dataclass(frozen=True, slots=True)
-class ControllerReport:
-    """What a tick did. ``again`` asks for the next tick soon: something was set in motion."""
-
-    leader: bool
-    active: int = 0
-    actions: int = 0
-    outcomes: int = 0
-    standing: int = 0
-    again: bool = False
-    problem: str = ""
-    keeps_still_s: float = 0.0
-    """How long it must not act yet, because it took over from somebody who may not know it."""
-
-
-@dataclass(slots=True)
-class _Round:
-    """One tick's common ground, and what has come of it so far."""
-
-    term: Term
-    facts: ClusterFacts
-    now: datetime
-    draining: bool
-    entries: tuple[JournalEntry, ...]
-    owed: Mapping[tuple[str, int], Obligation]
-    """What the journal says may stand, by job and restart count."""
-    actions: int = 0
-    outcomes: int = 0
-    standing: int = 0
-    again: bool = False
-    problems: list[str] = field(default_factory=list)
-
-    @property
-    def lease(self) -> Lease:
-        return self.term.lease
 
 
 class Controller:
@@ -132,7 +108,7 @@ class Controller:
         self._store = store
         self._scheduler = scheduler
         self._journal = journal
-        self._clock = clock
+        self.clock = clock
         self._deployment = deployment
         self._policy = policy
         self._holder = holder
@@ -152,7 +128,7 @@ class Controller:
         # Nobody remembers whether the scheduler was silent before this controller was there.
         self._silent_since: datetime | None = LONG_AGO
         self._silence: tuple[datetime, datetime] | None = None
-        self._clocks: tuple[datetime, float] | None = None
+        self.clocks: tuple[datetime, float] | None = None
 
     def tick(self, now: datetime) -> ControllerReport:
         """One round over the active advice of this controller's cluster."""
@@ -183,24 +159,15 @@ class Controller:
         facts = self._current_facts(now)
         if isinstance(facts, Unknown):
             return ControllerReport(True, len(active), problem=facts.why, standing=len(active))
-        look = self._look(sorted({a.job_id for a in active}))
+        look = self.look_at(sorted({a.job_id for a in active}))
         entries = self._journal.entries()
         name = self._deployment.owned_cluster_name
         owed = {
             (one.job_id, one.restarts): one for one in standing(entries) if one.cluster_name == name
         }
-        tally = _Round(term, facts, now, draining, entries, owed)
-        for advice in active:
-            try:
-                self._handle(advice, look, tally)
-            except Conflict:
-                # Somebody wrote meanwhile: the next round starts from what stands now.
-                tally.again = True
-                tally.standing += 1
-            except Exception as error:  # noqa: BLE001 - what one advice breaks, it breaks alone
-                tally.standing += 1
-                tally.problems.append(f"{advice.job_id}: {error}")
-                self._tell(advice, error)
+        tally = Round(term, facts, now, draining, by_job(entries), owed)
+        recall = Recall(self._store, self.clock, LOOK_MAX_AGE.total_seconds())
+        work_on(active, look, _Hand(self, tally), self._scheduler, recall)
         return ControllerReport(
             leader=True,
             active=len(active),
@@ -213,12 +180,12 @@ class Controller:
 
     def _mind_jumps(self, now: datetime) -> None:
         """A clock that was set has let no time pass: what may still come may come from now on."""
-        measured = self._clock.monotonic()
-        if self._clocks is not None:
-            then, at = self._clocks
+        measured = self.clock.monotonic()
+        if self.clocks is not None:
+            then, at = self.clocks
             if abs((now - then).total_seconds() - (measured - at)) > JUMP_S:
                 self._silent_since = LONG_AGO
-        self._clocks = (now, measured)
+        self.clocks = (now, measured)
 
     def _active(self) -> tuple[Advice, ...]:
         found: list[Advice] = []
@@ -245,22 +212,35 @@ class Controller:
             case _:
                 return Unknown("the scheduler says nothing of itself", now)
 
-    def _tell(self, advice: Advice, error: Exception) -> None:
+    def tell(self, advice: Advice, error: Exception) -> None:
         if self._on_error is not None:
             self._on_error(f"advice {advice.job_id}-{advice.attempt_index}", error)
 
     # ------------------------------------------------------------------ one advice
 
-    def _handle(self, advice: Advice, look: Answer[Snapshot], tick: _Round) -> None:
+    def handle(
+        self,
+        advice: Advice,
+        look: Answer[Snapshot],
+        tick: Round,
+        *,
+        asked: Asked | None = None,
+        recall: Recall | None = None,
+        lightly: bool = False,
+    ) -> Situation | None:
+        """See `ahead.Hand.handle`, except that it raises what goes wrong."""
         view = view_in(look, advice)
         attempt = self._store_end(self._store.attempt(advice.attempt_id), advice, view, tick)
         self._note_sightings(advice, look, view, tick)
-        asked = Asked()
-        now = tick.now
+        # A round over many takes seconds; what waits for a moment is measured by the present one.
+        asked, now = asked or Asked(), tick.now if recall is None else self.clock.now()
+        recall = recall or Recall(self._store, self.clock, LOOK_MAX_AGE.total_seconds())
         reread = False
         for _ in range(7):
-            situation = self._situation(advice, look, asked, attempt, tick)
+            situation = self._situation(advice, look, asked, attempt, tick=tick, recall=recall)
             step = next_step(situation, now)
+            if lightly and isinstance(step, Need | Act):
+                return situation
             match step:
                 case Need(fact=fact):
                     asked = fetched(self._scheduler, asked, fact, advice.job_id)
@@ -274,11 +254,11 @@ class Controller:
                 ):
                     step = Wait("the job's own opt-in cannot be read", None, Reason.UNKNOWN_STATE)
                     self._wait(situation, step, tick)
-                case Act(action=action) if self._stale(look) and not (
+                case Act(action=action) if self.stale(look) and not (
                     reread and action.kind not in NEW_WORK
                 ):
-                    look = self._look([advice.job_id])
-                    now = self._clock.now()
+                    look = self.look_at([advice.job_id])
+                    now = self.clock.now()
                     view = view_in(look, advice)
                     continue
                 case Act(action=action) if (
@@ -290,21 +270,24 @@ class Controller:
                     continue
                 case Act(action=action):
                     self._inherit(situation, view, now, tick)
-                    if tick.draining and action.kind in NEW_WORK and not requeues(situation):
+                    begins = action.kind in NEW_WORK or advice.desired is DesiredState.RELEASED
+                    if tick.draining and begins and not requeues(situation):
                         # (A cancel of what our own requeue revived is no new work.)
-                        return
+                        return None
                     self._act(situation, step, view, tick)
                 case Report():
                     self._report(situation, step, view, tick)
                 case Wait():
                     self._inherit(situation, view, now, tick)
                     self._wait(situation, step, tick)
+            recall.forget(advice.attempt_id)
             tick.standing += self._stands(situation, view, now, step)
-            return
+            return None
         tick.again = True
+        return None
 
     def _inherit(
-        self, situation: Situation, view: JobView | None, now: datetime, tick: _Round
+        self, situation: Situation, view: JobView | None, now: datetime, tick: Round
     ) -> None:
         """Write down for our own watchdog what a leader on another host has left standing."""
         if view is None or not situation.actions:
@@ -321,24 +304,37 @@ class Controller:
         for line in lines:
             self._journal.append(line)
 
-    def _look(self, job_ids: Sequence[str]) -> Answer[Snapshot]:
+    def look_at(self, job_ids: Sequence[str]) -> Answer[Snapshot]:
         """A look, and what it tells of how long the scheduler has been silent."""
         look = self._scheduler.look(job_ids)
         if not isinstance(look, Known):
-            self._silent_since = self._silent_since or self._clock.now()
+            self._silent_since = self._silent_since or self.clock.now()
         elif self._silent_since is not None:
             self._silence = (self._silent_since, look.as_of)
             self._silent_since = None
         return look
 
-    def _stale(self, look: Answer[Snapshot]) -> bool:
+    def step_for(
+        self,
+        advice: Advice,
+        look: Answer[Snapshot],
+        asked: Asked,
+        recall: Recall,
+        tick: Round,
+    ) -> Step:
+        """See `ahead.Hand.step_for`. Raises what the store raises."""
+        attempt = self._store.attempt(advice.attempt_id)
+        situation = self._situation(advice, look, asked, attempt, tick=tick, recall=recall)
+        return next_step(situation, self.clock.now())
+
+    def stale(self, look: Answer[Snapshot]) -> bool:
         """Whether a look is too old to act on; one of the future is of no known age."""
         if not isinstance(look, Known):
             return False
-        return not -LOOK_MAX_AGE <= self._clock.now() - look.as_of <= LOOK_MAX_AGE
+        return not -LOOK_MAX_AGE <= self.clock.now() - look.as_of <= LOOK_MAX_AGE
 
     def _old(self, detail: Answer[JobDetail] | None) -> bool:
-        age = self._clock.now() - detail.as_of if isinstance(detail, Known) else timedelta(0)
+        age = self.clock.now() - detail.as_of if isinstance(detail, Known) else timedelta(0)
         return not -LOOK_MAX_AGE <= age <= LOOK_MAX_AGE
 
     def _situation(
@@ -347,40 +343,37 @@ class Controller:
         look: Answer[Snapshot],
         asked: Asked,
         attempt: Attempt | None,
-        tick: _Round,
+        *,
+        tick: Round,
+        recall: Recall,
     ) -> Situation:
         return situation_for(
             advice,
             look,
             asked,
-            store=self._store,
-            deployment=self._deployment,
+            store=recall,
+            deployment=rolled_back(self._deployment, self._store.note(ROLLED_BACK)),
             facts=tick.facts,
             policy=self._policy,
-            entries=tick.entries,
+            entries=tick.entries.get(advice.job_id, ()),
             attempt=attempt,
             pending_since=self._pending_since.get(advice.attempt_id),
-            partition_nodes=self._partition_nodes(attempt, view_in(look, advice)),
+            partition_nodes=self._usable_nodes(attempt, view_in(look, advice), tick),
             deadline_s=self._config.deadline_s,
             silence=self._silence,
         )
 
-    def _partition_nodes(
-        self, attempt: Attempt | None, view: JobView | None
+    def _usable_nodes(
+        self, attempt: Attempt | None, view: JobView | None, tick: Round
     ) -> tuple[str, ...] | None:
         if attempt is None or view is None or not impossible(view):
             return None
-        partitions = self._scheduler.partitions()
-        if not isinstance(partitions, Known):
-            return None
-        usable: set[str] = set()
-        for partition in partitions.value:
-            if partition.name in attempt.partitions:
-                usable |= set(partition.usable)
-        return tuple(sorted(usable)) or None
+        if tick.partitions is None:
+            tick.partitions = self._scheduler.partitions()
+        return usable_nodes(attempt, tick.partitions)
 
     def _store_end(
-        self, attempt: Attempt | None, advice: Advice, view: JobView | None, tick: _Round
+        self, attempt: Attempt | None, advice: Advice, view: JobView | None, tick: Round
     ) -> Attempt | None:
         ended = end_to_store(attempt, advice, view, tick.now)
         if ended is None:
@@ -389,7 +382,7 @@ class Controller:
         return self._store.attempt(advice.attempt_id)
 
     def _note_sightings(
-        self, advice: Advice, look: Answer[Snapshot], view: JobView | None, tick: _Round
+        self, advice: Advice, look: Answer[Snapshot], view: JobView | None, tick: Round
     ) -> None:
         """Milestones that only a look can tell: held, and running."""
         if not isinstance(look, Known):
@@ -397,37 +390,23 @@ class Controller:
         if view is None or place(advice, view) is not Place.SUCCESSOR:
             self._pending_since.pop(advice.attempt_id, None)
             return
+        first = advice.attempt_id not in self._pending_since
         if view.state is JobState.PENDING:
-            first = advice.attempt_id not in self._pending_since
             self._pending_since.setdefault(advice.attempt_id, look.as_of)
-            free = view.eligible_at is not None and view.eligible_at <= look.as_of
-            if not first or (free and not view.held):
-                return
-            kind, at = MilestoneKind.HELD, look.as_of
-        elif view.state is JobState.RUNNING and view.started_at is not None:
-            kind, at = MilestoneKind.RUNNING, self._began(advice, view.started_at)
-        else:
-            return
-        milestone = record.seen_milestone(advice, kind, at, look.as_of)
-        self._store.apply(Change(lease=tick.lease, now=tick.now, milestones=(milestone,)))
-
-    def _began(self, advice: Advice, started_at: datetime) -> datetime:
-        """When the successor began. Slurm keeps whole seconds, rounded down; it cannot have been
-        before the command that let it go, which is answered before anything is scheduled."""
-        let_go = [
-            (r.ended_at if r.answered is Answered.DONE else None) or r.started_at
-            for r in self._store.actions(advice.attempt_id)
-            if r.action.start_now
-        ]
-        return max([started_at, *let_go])
+        runs = view.state is JobState.RUNNING
+        actions = self._store.actions(advice.attempt_id) if runs else ()
+        milestone = sighted(advice, view, look.as_of, first=first, actions=actions)
+        if milestone is not None:
+            change = Change(lease=tick.lease, now=tick.now, milestones=(milestone,))
+            self._store.apply(change)
 
     # ------------------------------------------------------------------ acting and recording
 
-    def _act(self, situation: Situation, step: Act, view: JobView | None, tick: _Round) -> None:
+    def _act(self, situation: Situation, step: Act, view: JobView | None, tick: Round) -> None:
         advice, action = situation.advice, step.action
         if view is None:
             return
-        started = self._clock.now()
+        started = self.clock.now()
         if not self._lead.outlasts_a_command(tick.term):
             # Another leader could be elected while the command runs: renew first, next round.
             tick.again = True
@@ -454,7 +433,7 @@ class Controller:
         late = self._too_late(situation, action, tick)
         if late:
             # A slow disk lies between the look and the command: look again, then decide again.
-            unsent = record.not_sent(intent, late, self._clock.now())
+            unsent = record.not_sent(intent, late, self.clock.now())
             self._store.apply(Change(actions=(unsent,)))
             tick.again = True
             return
@@ -475,9 +454,9 @@ class Controller:
         tick.actions += 1
         tick.again = True
 
-    def _too_late(self, situation: Situation, action: Action, tick: _Round) -> str:
+    def _too_late(self, situation: Situation, action: Action, tick: Round) -> str:
         """Why the command must not be sent any more, now that everything about it is on disk."""
-        if action.kind in NEW_WORK and self._stale(situation.look):
+        if action.kind in NEW_WORK and self.stale(situation.look):
             return "not sent: the look that justified it had grown too old"
         if not self._lead.outlasts_a_command(tick.term):
             return "not sent: the lease might have ended first"
@@ -487,7 +466,7 @@ class Controller:
         return self._config.deadline_s + facts.message_timeout_s + SETTLE_MARGIN_S
 
     def _report(
-        self, situation: Situation, step: Report, view: JobView | None, tick: _Round
+        self, situation: Situation, step: Report, view: JobView | None, tick: Round
     ) -> None:
         advice = situation.advice
         status = Status(
@@ -502,7 +481,7 @@ class Controller:
         self._pending_since.pop(advice.attempt_id, None)
         tick.outcomes += 1
 
-    def _settle(self, advice: Advice, restarts: int, tick: _Round, *, goes_on: bool) -> None:
+    def _settle(self, advice: Advice, restarts: int, tick: Round, *, goes_on: bool) -> None:
         """Write that nothing of ours stands on that attempt any more, and what of it goes on."""
         name = self._deployment.owned_cluster_name
         owed = tick.owed.get((advice.job_id, restarts))
@@ -515,7 +494,7 @@ class Controller:
             # Exclusions outlive a requeue, and may make the next attempt impossible.
             self._journal.append(owed.exclude)
 
-    def _wait(self, situation: Situation, step: Wait, tick: _Round) -> None:
+    def _wait(self, situation: Situation, step: Wait, tick: Round) -> None:
         advice = situation.advice
         status = Status(
             advice.generation, Disposition.PENDING, step.reason, tick.now, step.why, self._holder
@@ -525,11 +504,11 @@ class Controller:
             # Something of ours is on its way: look again soon.
             tick.again = True
 
-    def _write_status(self, advice: Advice, status: Status, tick: _Round) -> None:
+    def _write_status(self, advice: Advice, status: Status, tick: Round) -> None:
         try:
             after = reported(advice, status)
         except RefusedReport as error:
-            self._tell(advice, error)
+            self.tell(advice, error)
             return
         if after is advice:
             return
@@ -556,3 +535,59 @@ class Controller:
             return int(ours and not isinstance(situation.look, Known))
         standing = hold_stands(situation, view, now) or fence_stands(situation.actions)
         return int(standing or (ours and place(situation.advice, view) is Place.TURNING))
+
+
+@dataclass(frozen=True, slots=True)
+class _Hand:
+    """Implements `ahead.Hand`: the controller in one of its rounds."""
+
+    controller: Controller
+    tick: Round
+
+    def handle(
+        self,
+        advice: Advice,
+        look: Answer[Snapshot],
+        *,
+        asked: Asked | None = None,
+        recall: Recall | None = None,
+        lightly: bool = False,
+    ) -> Situation | None:
+        tick = self.tick
+        try:
+            return self.controller.handle(
+                advice, look, tick, asked=asked, recall=recall, lightly=lightly
+            )
+        except Conflict:
+            # Somebody wrote meanwhile: the next round starts from what stands now.
+            tick.again = True
+            tick.standing += 1
+        except Exception as error:  # noqa: BLE001 - what one advice breaks, it breaks alone
+            tick.standing += 1
+            tick.problems.append(f"{advice.job_id}: {error}")
+            self.controller.tell(advice, error)
+        return None
+
+    def step_for(
+        self, advice: Advice, look: Answer[Snapshot], asked: Asked, recall: Recall
+    ) -> Step | None:
+        try:
+            return self.controller.step_for(advice, look, asked, recall, self.tick)
+        except Exception:  # noqa: BLE001 - it comes again, and is told, where the advice is handled
+            return None
+
+    def look_at(self, job_ids: Sequence[str]) -> Answer[Snapshot]:
+        return self.controller.look_at(job_ids)
+
+    def fresh(self, look: Answer[Snapshot]) -> bool:
+        return isinstance(look, Known) and not self.controller.stale(look)
+
+    def new_work(self, step: Step) -> bool:
+        return isinstance(step, Act) and step.action.kind in NEW_WORK
+
+    def seconds(self) -> float:
+        return self.controller.clock.monotonic()
+
+    def put_off(self, count: int) -> None:
+        self.tick.standing += count
+        self.tick.again = True

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Protocol
 
+from middlewatch.model.action import ActionRecord
 from middlewatch.model.advice import Advice
 from middlewatch.model.answer import Answer, Known, Unknown
 from middlewatch.model.attempt import Attempt, partitions_of, seen_again
@@ -20,10 +22,10 @@ from middlewatch.model.scheduler import (
     JobDetail,
     JobState,
     JobView,
+    PartitionView,
     Snapshot,
 )
-from middlewatch.model.signal import Signal
-from middlewatch.ports.remote import ControllerStore
+from middlewatch.model.signal import Progress, Signal
 from middlewatch.ports.scheduler import Scheduler
 from middlewatch.reconciliation.holds import our_exclusions
 from middlewatch.reconciliation.inherited import ours_on_it
@@ -100,7 +102,31 @@ def end_to_store(
     return seen if seen.end is not None else None
 
 
-def _signals(store: ControllerStore, attempt_id: AttemptId) -> Iterator[Signal]:
+def usable_nodes(
+    attempt: Attempt, partitions: Answer[tuple[PartitionView, ...]]
+) -> tuple[str, ...] | None:
+    """The nodes of the attempt's partitions that take work now; None where that is not known."""
+    if not isinstance(partitions, Known):
+        return None
+    usable: set[str] = set()
+    for partition in partitions.value:
+        if partition.name in attempt.partitions:
+            usable |= set(partition.usable)
+    return tuple(sorted(usable)) or None
+
+
+class Recorded(Protocol):
+    """What the store says of one attempt: the store itself, or somebody who remembers it."""
+
+    def progress(self, attempt_id: AttemptId) -> Progress | None: ...
+    def actions(self, attempt_id: AttemptId) -> tuple[ActionRecord, ...]: ...
+    def placed(self, attempt_id: AttemptId) -> tuple[ActionRecord, ...]: ...
+    def signals(
+        self, attempt_id: AttemptId, after: int = 0, limit: int = 1000
+    ) -> tuple[tuple[int, Signal], ...]: ...
+
+
+def _signals(store: Recorded, attempt_id: AttemptId) -> Iterator[Signal]:
     """All of the attempt's signals: Slurm's own lines come last, whatever was written before."""
     after = 0
     while page := store.signals(attempt_id, after):
@@ -113,7 +139,7 @@ def situation_for(
     look: Answer[Snapshot],
     asked: Asked,
     *,
-    store: ControllerStore,
+    store: Recorded,
     deployment: Deployment,
     facts: ClusterFacts,
     policy: Policy,
@@ -147,7 +173,7 @@ def situation_for(
 
 
 def _ours(
-    store: ControllerStore,
+    store: Recorded,
     deployment: Deployment,
     entries: tuple[JournalEntry, ...],
     advice: Advice,

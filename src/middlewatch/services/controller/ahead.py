@@ -1,0 +1,185 @@
+"""Many advices at once: what they need is asked for together, and what was read is not read again.
+
+When hundreds of jobs fail in one moment, a command or eight for each of them, one after the other, is
+minutes of work, in which the begin times that hold their successors run out. So the advices that
+have something to do are taken in groups, small enough that a look at the whole group is still fresh
+when its last command is sent: one look, one question about what the users wrote, one about accounting
+where it is needed, and then each job by itself, as if it were alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Protocol, TypeVar
+
+from middlewatch.model.action import ActionRecord
+from middlewatch.model.advice import Advice
+from middlewatch.model.answer import Answer, Known
+from middlewatch.model.identity import AttemptId
+from middlewatch.model.scheduler import Snapshot
+from middlewatch.model.signal import Progress, Signal
+from middlewatch.ports.clock import Clock
+from middlewatch.ports.remote import ControllerStore
+from middlewatch.ports.scheduler import Scheduler, accountings_of, details_of
+from middlewatch.reconciliation.situation import Fact, Need, Situation, Step
+from middlewatch.services.controller.gather import Asked
+
+T = TypeVar("T")
+
+TOGETHER = 24
+"""Advices of one group. Each takes some 30 ms: a look at all of them ages a second at most."""
+
+
+ROUND_S = 5.0
+"""So long new groups are begun in one round: one that outlasted its lease would be worth nothing."""
+FEW = 2
+"""Up to so many advices are handled one after the other, without a first look at which have work."""
+
+
+class Hand(Protocol):
+    """Whoever handles single advices: the controller in one of its rounds."""
+
+    def handle(
+        self,
+        advice: Advice,
+        look: Answer[Snapshot],
+        *,
+        asked: Asked | None = None,
+        recall: Recall | None = None,
+        lightly: bool = False,
+    ) -> Situation | None:
+        """One advice, with what was fetched for it already. ``lightly``: only where nothing has to
+        be fetched or done; otherwise its situation, in which something has. What one advice
+        breaks, it breaks alone: nothing is raised."""
+
+    def step_for(
+        self, advice: Advice, look: Answer[Snapshot], asked: Asked, recall: Recall
+    ) -> Step | None:
+        """Its next step with these facts; None where that cannot be told. Does nothing."""
+
+    def look_at(self, job_ids: Sequence[str]) -> Answer[Snapshot]: ...
+    def fresh(self, look: Answer[Snapshot]) -> bool: ...
+    def new_work(self, step: Step) -> bool:
+        """Whether the job's own opt-in is read before that step, though it does not ask for it."""
+
+    def seconds(self) -> float:
+        """Of a clock that only runs forward."""
+
+    def put_off(self, count: int) -> None:
+        """So many advices have something to do and must wait for the next round."""
+
+
+def work_on(
+    active: Sequence[Advice],
+    look: Answer[Snapshot],
+    hand: Hand,
+    scheduler: Scheduler,
+    recall: Recall,
+) -> None:
+    """One round over all of them, which ``look`` shows: first whatever only waits, or is done, then
+    in groups those that need something, what was begun before what is new."""
+    if len(active) <= FEW:
+        for advice in active:
+            hand.handle(advice, look)
+        return
+    begun: dict[AttemptId, bool] = {}
+    for advice in active:
+        work = hand.handle(advice, look, recall=recall, lightly=True)
+        if work is not None:
+            begun[advice.attempt_id] = bool(work.actions)
+    busy = [advice for advice in active if advice.attempt_id in begun]
+    busy.sort(key=lambda advice: not begun[advice.attempt_id])
+    until = hand.seconds() + ROUND_S
+    for some in groups(busy):
+        if hand.seconds() > until:
+            hand.put_off(len(some))
+            continue
+        if not hand.fresh(look):
+            look = hand.look_at([advice.job_id for advice in some])
+        asked = asked_ahead(scheduler, some, look, hand, recall)
+        for advice in some:
+            hand.handle(advice, look, asked=asked[advice.attempt_id], recall=recall)
+
+
+def groups(advice: Sequence[Advice]) -> Iterator[tuple[Advice, ...]]:
+    for first in range(0, len(advice), TOGETHER):
+        yield tuple(advice[first : first + TOGETHER])
+
+
+def asked_ahead(
+    scheduler: Scheduler,
+    some: Sequence[Advice],
+    look: Answer[Snapshot],
+    hand: Hand,
+    recall: Recall,
+) -> dict[AttemptId, Asked]:
+    """What can be fetched for several of them together, as far as their next steps want it. What
+    is missing afterwards is fetched by whoever needs it."""
+    asked = {advice.attempt_id: Asked() for advice in some}
+    if not isinstance(look, Known):
+        return asked
+
+    def wanting(fact: Fact) -> dict[str, AttemptId]:
+        found: dict[str, AttemptId] = {}
+        for advice in some:
+            step = hand.step_for(advice, look, asked[advice.attempt_id], recall)
+            first = fact is Fact.DETAIL and step is not None and hand.new_work(step)
+            if first or (isinstance(step, Need) and step.fact is fact):
+                found[advice.job_id] = advice.attempt_id
+        return found
+
+    one = wanting(Fact.DETAIL)
+    for job_id, detail in details_of(scheduler, tuple(one)).items():
+        asked[one[job_id]] = replace(asked[one[job_id]], detail=detail)
+    two = wanting(Fact.ACCOUNTING)
+    for job_id, records in accountings_of(scheduler, tuple(two)).items():
+        asked[two[job_id]] = replace(asked[two[job_id]], accounting=records)
+    return asked
+
+
+class Recall:
+    """What the store says of attempts, remembered while one step about each is looked for: the
+    same questions come up for every fact that is fetched.
+
+    Nothing is remembered for longer than ``age_s``, nor beyond a write about that attempt
+    (`forget`), so that a decision never rests on what was true before.
+    """
+
+    def __init__(self, store: ControllerStore, clock: Clock, age_s: float) -> None:
+        self._store = store
+        self._clock = clock
+        self._age = timedelta(seconds=age_s)
+        self._known: dict[AttemptId, tuple[datetime, dict[str, object]]] = {}
+
+    def forget(self, attempt_id: AttemptId) -> None:
+        self._known.pop(attempt_id, None)
+
+    def progress(self, attempt_id: AttemptId) -> Progress | None:
+        return self._once(attempt_id, "progress", lambda: self._store.progress(attempt_id))
+
+    def actions(self, attempt_id: AttemptId) -> tuple[ActionRecord, ...]:
+        return self._once(attempt_id, "actions", lambda: self._store.actions(attempt_id))
+
+    def placed(self, attempt_id: AttemptId) -> tuple[ActionRecord, ...]:
+        return self._once(attempt_id, "placed", lambda: self._store.placed(attempt_id))
+
+    def signals(
+        self, attempt_id: AttemptId, after: int = 0, limit: int = 1000
+    ) -> tuple[tuple[int, Signal], ...]:
+        return self._once(
+            attempt_id,
+            f"signals {after} {limit}",
+            lambda: self._store.signals(attempt_id, after, limit),
+        )
+
+    def _once(self, attempt_id: AttemptId, what: str, read: Callable[[], T]) -> T:
+        now = self._clock.now()
+        since, known = self._known.get(attempt_id, (now, {}))
+        if not timedelta(0) <= now - since <= self._age:
+            since, known = now, {}
+        self._known[attempt_id] = since, known
+        if what not in known:
+            known[what] = read()
+        return known[what]  # type: ignore[return-value]
