@@ -12,7 +12,10 @@ from middlewatch.wiring.doctor_stage import partitions_named
 from middlewatch.wiring.loading import Loaded, load
 from tests.unit.reconciliation.worlds import T0 as NOW
 
-THERE = (PartitionView("train", ("n1",), ("n1",)), PartitionView("long", ("n2",), ("n2",)))
+THERE: tuple[PartitionView, ...] = (
+    PartitionView("train", ("n1",), ("n1",)),
+    PartitionView("long", ("n2",), ("n2",)),
+)
 
 
 @dataclass
