@@ -101,7 +101,7 @@ def histories() -> st.SearchStrategy[History]:
         checkpoint_step=steps,
         loaded_step=steps,
     )
-    return st.lists(one, max_size=5).map(lambda some: History(tuple(some)))
+    return st.lists(one, max_size=5).map(lambda some: History(tuple(some), weighs_progress=True))
 
 
 @st.composite
@@ -145,6 +145,7 @@ def situations(draw: st.DrawFn, *, partitions_known: bool | None = None) -> Deci
         history=draw(histories()),
         policy=Policy(
             attempts_without_checkpoint=draw(st.integers(0, 4)),
+            restarts_without_progress=draw(st.integers(1, 4)),
             max_exclusions=draw(st.integers(0, 4)),
             min_spare_nodes=draw(st.integers(0, 2)),
             act_on_silence=draw(st.booleans()),

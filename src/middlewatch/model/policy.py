@@ -14,6 +14,8 @@ class Policy:
 
     ``attempts_without_checkpoint``: our converged restarts in a row that brought no new complete
     checkpoint, after which restarting stops. ``max_restarts`` bounds all of them for one job.
+    ``restarts_without_progress``: our restarts in a row that were *not recovered*: none passed the
+    step that was lost before it, and they ended alike (the same class, or the same step).
     ``seen_after_end_s``: an attempt that had ended longer ago than this when it was first seen is
     history, which somebody may have dealt with: it is not restarted.
     ``silence_floor_s``: no silence between steps that is shorter than this is an alarm; beyond it the
@@ -27,13 +29,14 @@ class Policy:
     ``unseen_limit_s``: a running job whose output cannot be read for longer than this is an issue.
     ``act_on_silence_partitions``: where all partitions of a job are among them, its silence alone
     is enough to act, as ``act_on_silence`` says it for all.
-    ``min_spare_nodes``: usable nodes that a partition must keep beyond what the job needs.
-    """
     ``parent_settles_s``: a job that another one waits for and that did not complete counts as ended for
     good no sooner than this after its end was learnt: until then evidence may come that restarts it.
+    ``min_spare_nodes``: usable nodes that a partition must keep beyond what the job needs.
+    """
 
     version: str = "default"
     attempts_without_checkpoint: int = 3
+    restarts_without_progress: int = 2
     max_restarts: int = 20
     restart_on_time_limit: bool = False
     restart_on_preemption: bool = False
@@ -57,5 +60,5 @@ class Policy:
     checkpoint_limit_s: float = 1800.0
     shutdown_limit_s: float = 1200.0
     unseen_limit_s: float = 120.0
-    signal_cap: int = 100
     parent_settles_s: float = 60.0
+    signal_cap: int = 100

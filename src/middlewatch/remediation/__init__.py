@@ -29,10 +29,13 @@ from middlewatch.remediation.outcome import (
     Refrain,
     RefrainBasis,
 )
+from middlewatch.remediation.recovery import missing_milestones, recovery_of
+from middlewatch.remediation.story import AttemptStory, line_from
 
 __all__ = [
     "WAITING",
     "Advise",
+    "AttemptStory",
     "Budget",
     "BudgetName",
     "DecisionInputs",
@@ -49,7 +52,10 @@ __all__ = [
     "blamed_nodes",
     "decide",
     "earlier_attempts",
+    "line_from",
+    "missing_milestones",
     "past_attempt",
+    "recovery_of",
     "restarted_by_us",
     "successor_lost",
     "successor_of",

@@ -23,11 +23,14 @@ _PROGRAM = frozenset({Domain.APPLICATION, Domain.USER})
 def budgets_for(inputs: DecisionInputs) -> tuple[Budget, ...]:
     """All budgets, weighed for one more restart of this attempt."""
     line = (*inputs.history.attempts, present(inputs))
+    # Decisions of versions that did not weigh it come out the same when they are made again.
+    further = inputs.history.weighs_progress
     return (
         _without_checkpoint(line, inputs.policy.attempts_without_checkpoint),
         _all_restarts(line, inputs.policy.max_restarts),
         _same_failure(line, inputs.policy.attempts_without_checkpoint),
         _broken_starts(line, inputs.policy.max_restarts),
+        *((_without_progress(line, inputs.policy.restarts_without_progress),) if further else ()),
     )
 
 
@@ -123,6 +126,60 @@ def _same_failure(line: Sequence[PastAttempt], limit: int) -> Budget:
         used += 1
     note = f"{here.failure_class} at step {here.last_step}"
     return Budget(BudgetName.SAME_FAILURE, used, limit, used < limit, note=note)
+
+
+def not_recovered(line: Sequence[PastAttempt]) -> tuple[PastAttempt, ...]:
+    """The last attempts of ``line`` that we restarted a job into and that did not pass the step
+    which was lost before them, oldest first, with the attempt before them, whose fault it was; empty
+    where there are none. Starts that the scheduler itself broke are left out."""
+    stretch: list[PastAttempt] = []
+    furthest = _furthest_before(line)
+    for number in range(len(line) - 1, 0, -1):
+        attempt, before, lost = line[number], line[number - 1], furthest[number]
+        if not before.restarted_by_us or lost is None:
+            break
+        if _broken(attempt):
+            continue
+        if attempt.last_step is not None and attempt.last_step > lost:
+            break
+        stretch.append(attempt)
+    if not stretch:
+        return ()
+    first = line.index(stretch[-1])
+    cause = next((a for a in reversed(line[:first]) if not _broken(a)), line[first - 1])
+    return (cause, *reversed(stretch))
+
+
+def _furthest_before(line: Sequence[PastAttempt]) -> list[int | None]:
+    """Of each attempt, the furthest step that was seen of those before it."""
+    found: list[int | None] = []
+    far: int | None = None
+    for attempt in line:
+        found.append(far)
+        if attempt.last_step is not None:
+            far = attempt.last_step if far is None else max(far, attempt.last_step)
+    return found
+
+
+def _without_progress(line: Sequence[PastAttempt], limit: int) -> Budget:
+    name = BudgetName.WITHOUT_PROGRESS
+    stretch = not_recovered(line)
+    if not stretch:
+        note = "no restart in vain stands before this"
+        if line[-1].last_step is None and _furthest_before(line)[-1] is None:
+            note = "this job prints no steps: whether it got further is not known"
+        return Budget(name, 0, limit, True, False, note)
+    used = len(stretch) - 1
+    lost = max(a.last_step for a in line if a.last_step is not None)
+    classes = {attempt.failure_class for attempt in stretch}
+    steps = {attempt.last_step for attempt in stretch[1:]}
+    alike = len(classes) == 1 and "" not in classes
+    if not alike and (len(steps) > 1 or None in steps):
+        told = ", ".join(sorted(classes - {""})) or "nothing that is known"
+        return Budget(name, used, limit, True, False, f"step {lost} not passed, by {told}")
+    cause = next(iter(classes)) if alike else f"step {next(iter(steps))}"
+    note = f"restarted, not recovered: {cause} again, step {lost} not passed"
+    return Budget(name, used, limit, used < limit, note=note)
 
 
 def _broken_starts(line: Sequence[PastAttempt], limit: int) -> Budget:

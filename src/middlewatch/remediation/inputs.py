@@ -141,6 +141,8 @@ class History:
 
     attempts: tuple[PastAttempt, ...] = ()
     unknown_before: int = 0
+    weighs_progress: bool = False
+    """Whether restarts in vain count. False in what versions froze that did not know of them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,8 @@ class BudgetName(StrEnum):
     """Our restarts in a row that ended in the same failure of the program at the same step."""
     BROKEN_STARTS = "starts_broken_by_scheduler"
     """Restarts in a row that the scheduler itself broke: they cost the job nothing, but end."""
+    WITHOUT_PROGRESS = "restarts_without_progress"
+    """Our restarts in a row, ended alike, of which none passed the step that was lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +71,9 @@ class RefrainBasis(StrEnum):
     WAITING_FOR_END = "waiting_for_end"
     WAITING_FOR_PARTITIONS = "waiting_for_partitions"
     WAITING_FOR_SCHEDULER = "waiting_for_scheduler"
+    WAITING_FOR_OUTCOME = "waiting_for_outcome"
     SILENCE_ALONE = "silence_alone"
     SLOW_WITHOUT_NODE = "slow_without_node"
-    WAITING_FOR_OUTCOME = "waiting_for_outcome"
     SLOW_ALONE = "slow_alone"
     NUMBERS_ALONE = "numbers_alone"
     COMPLETED = "completed"
@@ -98,9 +100,9 @@ WAITING = frozenset(
         RefrainBasis.WAITING_FOR_END,
         RefrainBasis.WAITING_FOR_PARTITIONS,
         RefrainBasis.WAITING_FOR_SCHEDULER,
+        RefrainBasis.WAITING_FOR_OUTCOME,
         RefrainBasis.SILENCE_ALONE,
         RefrainBasis.SLOW_WITHOUT_NODE,
-        RefrainBasis.WAITING_FOR_OUTCOME,
         RefrainBasis.SLOW_ALONE,
         RefrainBasis.NUMBERS_ALONE,
         RefrainBasis.NOT_RUNNING,

@@ -54,7 +54,7 @@ def inputs(target: Attempt, *signals: Signal, **given: Any) -> DecisionInputs:
         verdict=verdict_for(issue, signals, target, at(60)),
         witnesses=witnesses_of(signals_of(issue, signals)),
         progress=None,
-        history=History(),
+        history=History(weighs_progress=True),
         policy=Policy(),
         gates=gates(target),
         partitions=(BATCH,),

@@ -178,3 +178,104 @@ def test_ours_are_counted_also_where_earlier_attempts_were_never_seen() -> None:
     history = History((past(6),), unknown_before=6)
     made = inputs(target, exception(0, of=target), history=history)
     assert weighed(BudgetName.RESTARTS, budgets_for(made)).used == 1
+
+
+# -- restarted, not recovered -----------------------------------------------------------------
+
+
+def vain(*line: PastAttempt, now: int = 35, **policy: int) -> Budget:
+    """The budget of restarts in vain, weighed for attempt 9, which failed in step ``now``."""
+    made = inputs(
+        failed(9),
+        ecc(0, attempt_id=failed(9).id),
+        progress=progress(now),
+        history=History(line, weighs_progress=True),
+        policy=Policy(**policy),
+    )
+    return weighed(BudgetName.WITHOUT_PROGRESS, budgets_for(made))
+
+
+def ecc_at(index: int, last_step: int | None, **given: object) -> PastAttempt:
+    return past(
+        index,
+        failure_class="gpu_ecc_uncorrectable",
+        last_step=last_step,
+        domain=Domain.HARDWARE,
+        **given,
+    )
+
+
+def test_restarts_that_never_passed_the_lost_step_are_counted() -> None:
+    assert vain(ecc_at(7, 37)).used == 1
+    second = vain(ecc_at(7, 37), ecc_at(8, 33))
+    assert (second.used, second.limit, second.allowed, second.applies) == (2, 2, False, True)
+    assert second.note == (
+        "restarted, not recovered: gpu_ecc_uncorrectable again, step 37 not passed"
+    )
+    assert vain(ecc_at(7, 37), ecc_at(8, 33), restarts_without_progress=3).allowed
+
+
+def test_step_that_was_passed_begins_the_count_anew() -> None:
+    assert vain(ecc_at(6, 37), ecc_at(7, 20), ecc_at(8, 38), now=36).used == 1
+    assert not vain(ecc_at(6, 37), ecc_at(7, 20), now=38).applies
+
+
+def test_restart_that_was_not_ours_begins_the_count_anew() -> None:
+    line = (ecc_at(6, 37), ecc_at(7, 30, restarted_by_us=False), ecc_at(8, 33))
+    assert vain(*line).used == 1
+
+
+def test_start_that_the_scheduler_broke_is_no_restart_in_vain() -> None:
+    broken = ecc_at(8, None, ended_by=EndedBy.LAUNCH)
+    assert vain(ecc_at(7, 37), broken).used == 1
+
+
+def test_failure_before_the_first_step_passed_nothing() -> None:
+    assert vain(ecc_at(7, 37), ecc_at(8, None)).used == 2
+
+
+def test_failures_that_differ_in_class_and_step_are_left_to_the_other_budgets() -> None:
+    other = past(8, failure_class="host_oom", last_step=33)
+    budget = vain(ecc_at(7, 37), other)
+    assert (budget.allowed, budget.applies) == (True, False)
+    assert budget.note == "step 37 not passed, by gpu_ecc_uncorrectable, host_oom"
+    same_step = past(8, failure_class="host_oom", last_step=35)
+    assert vain(ecc_at(7, 37), same_step).note == (
+        "restarted, not recovered: step 35 again, step 37 not passed"
+    )
+
+
+def test_job_that_prints_no_steps_has_no_such_budget() -> None:
+    made = inputs(
+        failed(9),
+        ecc(0, attempt_id=failed(9).id),
+        history=History((ecc_at(7, None), ecc_at(8, None)), 0, True),
+    )
+    budget = weighed(BudgetName.WITHOUT_PROGRESS, budgets_for(made))
+    assert not budget.applies
+    assert "prints no steps" in budget.note
+
+
+def test_two_restarts_in_vain_are_the_last_ones() -> None:
+    made = inputs(
+        failed(9),
+        ecc(0, attempt_id=failed(9).id),
+        progress=progress(35),
+        history=History((ecc_at(7, 37), ecc_at(8, 33)), weighs_progress=True),
+    )
+    outcome = decide(made)
+    assert refrained(outcome) is RefrainBasis.BUDGET_SPENT
+    assert isinstance(outcome, Refrain)
+    assert outcome.explanation.startswith("restarts_without_progress: 2 of 2 used (restarted, not")
+
+
+def test_decisions_of_versions_that_did_not_weigh_it_come_out_the_same() -> None:
+    made = inputs(
+        failed(9),
+        ecc(0, attempt_id=failed(9).id),
+        progress=progress(35),
+        history=History((ecc_at(7, 37), ecc_at(8, 33))),
+    )
+    names = [budget.name for budget in budgets_for(made)]
+    assert BudgetName.WITHOUT_PROGRESS not in names
+    advised(decide(made))

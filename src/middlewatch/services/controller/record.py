@@ -11,7 +11,13 @@ from middlewatch.model.action import Action, ActionKind, ActionRecord, Answered,
 from middlewatch.model.advice import Advice, DesiredState, Status
 from middlewatch.model.audit import AuditEvent, AuditKind, AuditLevel
 from middlewatch.model.journal import JournalEntry, JournalKind
-from middlewatch.model.milestone import Milestone, MilestoneKind, Operation, SchedulerAction
+from middlewatch.model.milestone import (
+    Milestone,
+    MilestoneKind,
+    MilestoneSource,
+    Operation,
+    SchedulerAction,
+)
 from middlewatch.model.scheduler import JobView
 from middlewatch.reconciliation.situation import Situation
 
@@ -125,6 +131,7 @@ def milestones_of(advice: Advice, record: ActionRecord) -> tuple[Milestone, ...]
             operation=operation,
             action=action,
             detail=" ".join(record.argv),
+            source=MilestoneSource.CONTROLLER,
         )
 
     action = record.action
@@ -157,6 +164,11 @@ def seen_milestone(
         learned_at=learned_at,
         kind=kind,
         operation=OPERATIONS[advice.desired],
+        source=(
+            MilestoneSource.SCHEDULER
+            if kind is MilestoneKind.RUNNING
+            else MilestoneSource.CONTROLLER
+        ),
     )
 
 

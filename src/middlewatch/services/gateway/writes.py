@@ -29,7 +29,7 @@ from middlewatch.model.advice import (
 from middlewatch.model.attempt import Attempt
 from middlewatch.model.audit import AuditEvent, AuditKind, AuditLevel
 from middlewatch.model.change import Change
-from middlewatch.model.milestone import Milestone, Operation
+from middlewatch.model.milestone import Milestone, MilestoneSource, Operation
 from middlewatch.ports.errors import Conflict
 from middlewatch.services.gateway.access import Caller, Scope
 from middlewatch.services.gateway.service import (
@@ -156,6 +156,7 @@ class _Writes:
             action=action,
             step=request.step if request.HasField("step") else None,
             detail=in_text(request.detail, "detail", choices.DETAIL_MAX),
+            source=MilestoneSource.API,
         )
         what = kind.value if kind is not None else action.value if action is not None else ""
         event = AuditEvent(

@@ -123,4 +123,5 @@ def history_of(store: Store, attempts: tuple[Attempt, ...], target: Attempt) -> 
             for attempt in earlier
         ),
         unknown_before=first.attempt_index,
+        weighs_progress=True,
     )

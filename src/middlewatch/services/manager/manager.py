@@ -40,6 +40,7 @@ from middlewatch.remediation import (
     witnesses_of,
 )
 from middlewatch.services.manager.gather import Looks, history_of, signals_of_attempt
+from middlewatch.services.manager.recovering import Recoveries
 from middlewatch.services.manager.written import Written, beliefs, decided, merged
 
 CURSOR = "manager.cursor"
@@ -113,6 +114,7 @@ class Manager:
         self._deployment = deployment
         self._policy = policy
         self._looks = Looks(scheduler)
+        self._recoveries = Recoveries(store, deployment.cluster, policy)
         self._on_advice = on_advice
         self._on_error = on_error
         self._cursor: int | None = None
@@ -140,6 +142,8 @@ class Manager:
             self._evaluate(attempt_id, tick)
         if tick.advised:
             self._on_advice()
+        if not tick.unsettled:
+            self._keep_book(now, tick)
         return ManagerReport(
             signals=len(rows),
             evaluated=tick.evaluated,
@@ -149,6 +153,13 @@ class Manager:
             failed=tuple(tick.failed),
             again=bool(self._backlog) or tick.unsettled or len(rows) == BATCH,
         )
+
+    def _keep_book(self, now: datetime, tick: _Tick) -> None:
+        """Recoveries are told from what is stored, at any time later: no decision waits for that."""
+        try:
+            self._recoveries.tick(now, tick.advised)
+        except Exception as error:  # noqa: BLE001 - what one job's records break must not end the loop
+            self._on_error("recoveries", error)
 
     # -- which attempts -----------------------------------------------------------------------
 

@@ -21,9 +21,9 @@ from middlewatch.model.audit import AuditEvent, AuditKind, AuditLevel
 from middlewatch.model.change import Change, Decision
 from middlewatch.model.identity import sequence_id
 from middlewatch.model.issue import NO_FAULT, Issue, IssueState, Verdict
-from middlewatch.model.milestone import Milestone, MilestoneKind, Operation
+from middlewatch.model.milestone import Milestone, MilestoneKind, MilestoneSource, Operation
 from middlewatch.model.milestone import Sequence as Recovery
-from middlewatch.model.signal import Signal
+from middlewatch.model.signal import Signal, SourceKind
 from middlewatch.remediation import WAITING, Advise, DecisionInputs, Outcome, RefrainBasis
 from middlewatch.services.manager.frozen import frozen_inputs, frozen_outcome, result_of
 
@@ -235,29 +235,48 @@ def _milestones(
     inputs: DecisionInputs, advice: Advice, recovery: Recovery, cause: Signal | None
 ) -> tuple[Milestone, ...]:
     """Fault, detected, advised. A clock that ran ahead in a log must not put them out of order."""
+    told_by = MilestoneSource.SCHEDULER if cause is None else _SOURCES[cause.source.kind]
     now = inputs.now
     learned = min(cause.learned_at if cause is not None else inputs.issue.learned_at, now)
     happened = min(cause.happened_at if cause is not None else inputs.issue.happened_at, learned)
     step = None if inputs.progress is None else inputs.progress.last_step
 
-    def milestone(kind: MilestoneKind, at: datetime, suffix: str = "") -> Milestone:
+    def milestone(
+        kind: MilestoneKind,
+        at: datetime,
+        learned_at: datetime,
+        source: MilestoneSource,
+        suffix: str = "",
+    ) -> Milestone:
         return Milestone(
             sequence_id=advice.sequence_id,
             idempotency_key=f"{advice.attempt_id}:{kind.value}{suffix}",
             at=at,
-            learned_at=now,
+            learned_at=learned_at,
             kind=kind,
             operation=recovery.operation,
             step=step if kind is MilestoneKind.FAULT else None,
+            source=source,
         )
 
     # Later generations are told as well, under keys of their own.
     suffix = "" if advice.generation == 1 else f":{advice.generation}"
     return (
-        milestone(MilestoneKind.FAULT, happened),
-        milestone(MilestoneKind.DETECTED, learned),
-        milestone(MilestoneKind.ADVISED, now, suffix),
+        milestone(MilestoneKind.FAULT, happened, learned, told_by),
+        milestone(MilestoneKind.DETECTED, learned, learned, MilestoneSource.WATCHER),
+        milestone(MilestoneKind.ADVISED, now, now, MilestoneSource.MANAGER, suffix),
     )
+
+
+_SOURCES = {
+    SourceKind.LOG: MilestoneSource.LOG,
+    SourceKind.SCHEDULER: MilestoneSource.SCHEDULER,
+    SourceKind.CLOCK: MilestoneSource.WATCHER,
+    SourceKind.API: MilestoneSource.API,
+    SourceKind.METRICS: MilestoneSource.METRICS,
+    SourceKind.FILES: MilestoneSource.FILES,
+}
+"""By whose clock a fault is told, by the source of the signal that is its first cause."""
 
 
 def _decision(inputs: DecisionInputs, outcome: Outcome, generation: int | None) -> Decision:

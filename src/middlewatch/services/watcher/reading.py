@@ -309,8 +309,9 @@ class Reader:
         if before is None or state.resumed_step is not None:
             return state
         earlier = self.watch_of(before).detection
-        reached = furthest(earlier)
-        above = reached if reached is not None else earlier.resume_above
+        # What was lost before and not passed since is lost still.
+        known = (furthest(earlier), earlier.resume_above)
+        above = max((step for step in known if step is not None), default=None)
         return state if above == state.resume_above else replace(state, resume_above=above)
 
     def _left(self, kept: Kept) -> bool:

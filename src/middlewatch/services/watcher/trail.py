@@ -9,7 +9,7 @@ from datetime import datetime
 
 from middlewatch.model.attempt import Attempt
 from middlewatch.model.audit import AuditEvent, AuditKind, AuditLevel
-from middlewatch.model.milestone import Milestone, MilestoneKind, Operation
+from middlewatch.model.milestone import Milestone, MilestoneKind, MilestoneSource, Operation
 from middlewatch.model.signal import SILENT, Severity, Signal, SignalKind
 
 PRODUCER = "watcher"
@@ -127,9 +127,15 @@ def _event(
 
 
 def resumed(
-    sequence_id: str, successor: Attempt, step: int, at: datetime, now: datetime
+    sequence_id: str,
+    successor: Attempt,
+    reached: tuple[int, datetime],
+    now: datetime,
+    past_step: int | None = None,
 ) -> Milestone:
-    """The successor's first step beyond the last one before the fault."""
+    """The successor's first step beyond ``past_step``, the last one before the fault; ``reached``
+    is that step and when it was."""
+    step, at = reached
     return Milestone(
         sequence_id=sequence_id,
         idempotency_key=f"resumed/{successor.id}",
@@ -139,4 +145,6 @@ def resumed(
         operation=Operation.RESTART,
         step=step,
         detail=f"attempt {successor.attempt_index} reached step {step}",
+        source=MilestoneSource.LOG,
+        past_step=past_step,
     )

@@ -325,15 +325,22 @@ class Watcher:
         self._share.leave()
 
     def _milestones(self, kept: Kept, found: Observation, now: datetime) -> tuple[Milestone, ...]:
-        """That training went on beyond the fault, where a restart of ours was recorded."""
+        """That training went on beyond the fault, where restarts of ours were recorded: that of
+        the attempt before, and those before it whose successors had not come so far."""
+        if found.resumed is None:
+            return ()
+        told: list[Milestone] = []
         before = self._roster.before(kept)
-        if found.resumed is None or before is None:
-            return ()
-        advice = self._store.advice(before.attempt.id)
-        if advice is None or advice.desired is not DesiredState.RESTARTED:
-            return ()
-        step, at = found.resumed
-        return (resumed(advice.sequence_id, kept.attempt, step, at, now),)
+        while before is not None:
+            advice = self._store.advice(before.attempt.id)
+            if advice is not None and advice.desired is DesiredState.RESTARTED:
+                past = found.state.resume_above
+                sequence = advice.sequence_id
+                told.append(resumed(sequence, kept.attempt, found.resumed, now, past))
+            if self._reader.watch_of(before).detection.resumed_step is not None:
+                break
+            before = self._roster.before(before)
+        return tuple(told)
 
 
 def _said(error: Exception) -> str:

@@ -1,0 +1,366 @@
+"""Whether a fault was made good, and how long that took: one recovery from frozen records.
+
+A recovery belongs to the first fault until an attempt has passed the step that was lost there.
+A successor that fails before it gets so far does not begin a recovery of its own: it makes the
+first one longer. What a job's log does not show is not made up for: without steps nobody can
+tell whether training goes on, and that is what is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from itertools import pairwise
+
+from middlewatch.model.advice import Disposition
+from middlewatch.model.attempt import EndedBy
+from middlewatch.model.milestone import Milestone, MilestoneKind, MilestoneSource
+from middlewatch.model.policy import Policy
+from middlewatch.model.recovery import Mark, Moment, Recovery, RecoveryState
+from middlewatch.model.scheduler import JobState
+from middlewatch.remediation.story import AttemptStory
+from middlewatch.remediation.timing import Stage, measured, milestone_moments, silent, stages_of
+
+SETTLES_AFTER = timedelta(seconds=30)
+"""How long an end is looked at before it is taken for the end of the recovery, too: the attempt
+that ended may be advised to be restarted once more."""
+
+LOST_AFTER = timedelta(hours=1)
+"""How long a successor that should be there is waited for."""
+
+SLACK = 2.0
+SLACK_S = 300.0
+"""A successor gets twice the time that it should need to come to the lost step, and five minutes:
+saves and evaluations on the way are not counted."""
+
+
+def resumed_key(attempt_id: str) -> str:
+    """The key of the milestone that tells that this attempt passed the lost step."""
+    return f"resumed/{attempt_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Passed:
+    """The attempt of the line that passed the lost step, and when."""
+
+    at: int
+    moment: Moment
+    past_step: int | None
+
+
+def recovery_of(
+    line: Sequence[AttemptStory],
+    now: datetime,
+    policy: Policy,
+    *,
+    reached_before: int | None = None,
+    version: int = 0,
+) -> Recovery | None:
+    """The recovery of ``line[0]``'s fault; ``line`` goes on with the attempts of its job after it,
+    oldest first. ``reached_before`` is the furthest step of the attempts before it: what was lost
+    once and never passed is lost still. None where no recovery was begun: nothing was advised, or
+    it was not permitted."""
+    if not line:
+        return None
+    first = line[0]
+    advice = first.restart
+    marks = milestone_moments(first)
+    begin = marks.get(Mark.FAULT)
+    if advice is None or begin is None or not advice.gates.open:
+        return None
+    lost = _furthest(lost_step(first), reached_before)
+    passed = _passed(line, lost)
+    reached = line if passed is None else line[: passed.at + 1]
+    times = measured(begin, _stages(reached, passed))
+    state, why = _state(reached, passed, lost, now, policy)
+    newest = reached[-1]
+    progress = first.progress
+    status = newest.advice.status if newest.advice is not None else None
+    constrained = marks.get(Mark.CONSTRAINED)
+    moments = times.moments if constrained is None else (*times.moments, constrained)
+    return Recovery(
+        id=advice.sequence_id,
+        cluster=first.attempt.cluster,
+        job_id=first.attempt.job_id,
+        attempt_id=first.attempt.id,
+        attempt_index=first.attempt.attempt_index,
+        state=state,
+        why=why,
+        began_at=begin.at,
+        reason=status.reason.value if state is RecoveryState.GIVEN_UP and status else "",
+        failure_class=advice.failure_class,
+        settled=_settled(state, newest, now),
+        attempts=tuple(story.attempt.attempt_index for story in reached[1:]),
+        lost_step=lost if passed is None else passed.past_step,
+        checkpoint_step=None if progress is None else progress.checkpoint_step,
+        loaded_step=_loaded(reached),
+        resumed_step=None if passed is None else passed.moment.step,
+        moments=tuple(sorted(moments, key=lambda moment: moment.at)),
+        parts=times.parts,
+        unsplit_s=times.unsplit_s,
+        unsplit=times.unsplit,
+        total_s=times.total_s,
+        clock_off_s=times.clock_off_s,
+        version=version,
+    )
+
+
+def lost_step(story: AttemptStory) -> int | None:
+    """The last step that was seen of an attempt; None where none was."""
+    told = [m.step for m in story.milestones if m.kind is MilestoneKind.FAULT]
+    return _furthest(*told, None if story.progress is None else story.progress.last_step)
+
+
+def _furthest(*steps: int | None) -> int | None:
+    return max((step for step in steps if step is not None), default=None)
+
+
+def missing_milestones(
+    line: Sequence[AttemptStory], now: datetime, reached_before: int | None = None
+) -> tuple[Milestone, ...]:
+    """Milestones that the records of the line show and nobody has written: that the successor runs,
+    where it began after the controller had reported; and *resumed*, where no step was lost."""
+    made: list[Milestone] = []
+    for story, successor in pairwise(line):
+        advice = story.restart
+        if advice is None or not advice.gates.open:
+            continue
+        kinds = {milestone.kind for milestone in story.milestones}
+        started = successor.attempt.started_at
+        if started is not None and MilestoneKind.RUNNING not in kinds:
+            made.append(
+                Milestone(
+                    advice.sequence_id,
+                    f"{advice.attempt_id}:{MilestoneKind.RUNNING.value}",
+                    min(started, now),
+                    now,
+                    MilestoneKind.RUNNING,
+                    source=MilestoneSource.SCHEDULER,
+                )
+            )
+    first = line[0]
+    lost = _furthest(lost_step(first), reached_before)
+    passed = None if first.restart is None else _passed(line, lost)
+    if passed is not None and first.restart is not None and first.restart.gates.open:
+        key = resumed_key(line[passed.at].attempt.id)
+        if all(milestone.idempotency_key != key for milestone in first.milestones):
+            made.append(
+                Milestone(
+                    first.restart.sequence_id,
+                    key,
+                    min(passed.moment.at, now),
+                    now,
+                    MilestoneKind.RESUMED,
+                    step=passed.moment.step,
+                    detail=f"attempt {passed.moment.attempt_index} came to that step",
+                    source=MilestoneSource.LOG,
+                    past_step=passed.past_step,
+                )
+            )
+    return tuple(made)
+
+
+# -- how far it came --------------------------------------------------------------------------
+
+
+def _passed(line: Sequence[AttemptStory], lost: int | None) -> _Passed | None:
+    """Who passed the lost step, by the milestone that the watcher wrote. Where no step was lost,
+    it is whoever printed the first one; of an attempt that is over, its last step tells, too."""
+    first = line[0]
+    told = {m.idempotency_key: m for m in first.milestones if m.kind is MilestoneKind.RESUMED}
+    nothing_lost = lost is None and silent(first)
+    for number, story in enumerate(line[1:], 1):
+        index, progress = story.attempt.attempt_index, story.progress
+        milestone = told.get(resumed_key(story.attempt.id))
+        moment = Moment(Mark.RESUMED, index, line[0].attempt.submitted_at)
+        if milestone is not None:
+            moment = replace(
+                moment,
+                at=milestone.at,
+                learned_at=milestone.learned_at,
+                source=milestone.source,
+                step=milestone.step,
+            )
+            past = milestone.past_step
+            return _Passed(number, moment, lost if past is None else past)
+        if progress is None:
+            continue
+        moment = replace(moment, source=MilestoneSource.LOG)
+        if nothing_lost and progress.first_step_at is not None:
+            at = progress.first_step_at
+            return _Passed(number, replace(moment, at=at, step=progress.first_step), None)
+        last, at_last = progress.last_step, progress.last_step_at
+        over = story.attempt.end is not None and last is not None and at_last is not None
+        if over and lost is not None and last is not None and last > lost and at_last is not None:
+            return _Passed(number, replace(moment, at=at_last, step=last), lost)
+    return None
+
+
+def _stages(line: Sequence[AttemptStory], passed: _Passed | None) -> list[Stage]:
+    stages: list[Stage] = []
+    for number, story in enumerate(line):
+        after = line[number + 1] if number + 1 < len(line) else None
+        if after is None and number > 0 and (passed is not None or story.restart is None):
+            break
+        last = None
+        if after is not None:
+            by_it = passed is not None and passed.at == number + 1
+            last = passed.moment if by_it and passed is not None else _fault_or_end(after)
+        stages.extend(stages_of(story, after, last))
+    return stages
+
+
+def _fault_or_end(story: AttemptStory) -> Moment | None:
+    """Where a successor that passed nothing came to its end."""
+    fault = milestone_moments(story).get(Mark.FAULT) if story.restart is not None else None
+    if fault is not None:
+        return fault
+    end = story.attempt.end
+    if end is None:
+        return None
+    index = story.attempt.attempt_index
+    at = end.at or end.learned_at
+    return Moment(Mark.ENDED, index, at, end.learned_at, MilestoneSource.SCHEDULER)
+
+
+def _loaded(line: Sequence[AttemptStory]) -> int | None:
+    newest = line[-1].progress if len(line) > 1 else None
+    return None if newest is None else newest.loaded_step
+
+
+# -- what that means --------------------------------------------------------------------------
+
+
+def _state(
+    line: Sequence[AttemptStory],
+    passed: _Passed | None,
+    lost: int | None,
+    now: datetime,
+    policy: Policy,
+) -> tuple[RecoveryState, str]:
+    first, newest = line[0], line[-1]
+    if passed is not None:
+        index = line[passed.at].attempt.attempt_index
+        past = passed.past_step
+        beyond = "none was seen before the fault" if past is None else f"past step {past}"
+        return (
+            RecoveryState.VERIFIED,
+            f"attempt {index} came to step {passed.moment.step}, {beyond}",
+        )
+    advice = newest.restart
+    if advice is not None and advice.gates.open:
+        status = advice.status
+        if status is None or status.disposition is Disposition.PENDING:
+            return RecoveryState.UNDER_WAY, _waiting_for(newest)
+        if status.disposition is Disposition.CONVERGED:
+            return _awaited(status.observed_at, now, "its successor has not been seen yet")
+        if len(line) == 1:
+            told = f": {status.detail}" if status.detail else ""
+            return RecoveryState.GIVEN_UP, f"{status.reason.value}{told}"
+    return _of_successor(first, newest, lost, now, policy)
+
+
+def _waiting_for(story: AttemptStory) -> str:
+    return f"attempt {story.attempt.attempt_index} is to be restarted"
+
+
+def _of_successor(
+    first: AttemptStory, newest: AttemptStory, lost: int | None, now: datetime, policy: Policy
+) -> tuple[RecoveryState, str]:
+    """Of a recovery whose newest attempt is a successor that has passed nothing so far."""
+    attempt, progress = newest.attempt, newest.progress
+    name = f"attempt {attempt.attempt_index}"
+    step = None if progress is None else progress.last_step
+    steps_seen = lost is not None or step is not None
+    end = attempt.end
+    stopped = f"; not restarted again ({newest.stopped})" if newest.stopped else ""
+    if end is not None:
+        if end.by is EndedBy.REQUEUE:
+            text = f"{name} was requeued, and the next one has not been seen yet"
+            return _awaited(end.learned_at, now, text)
+        if attempt.started_at is None:
+            return RecoveryState.GIVEN_UP, f"{name} ended ({end.by.value}) before it ran"
+        how = f"{name} ended ({end.by.value})"
+        if not steps_seen:
+            return RecoveryState.UNVERIFIED, f"{how}; this job prints no steps{stopped}"
+        came = "before a step" if step is None else f"at step {step}"
+        if lost is None:
+            # Steps were printed, and whether any was lost before is not known.
+            return RecoveryState.UNVERIFIED, f"{how} {came}; what was lost is not known{stopped}"
+        return RecoveryState.NOT_RECOVERED, f"{how} {came}, not past step {lost}{stopped}"
+    if attempt.state is not JobState.RUNNING:
+        return RecoveryState.UNDER_WAY, f"{name} is {attempt.state.value}"
+    if not steps_seen:
+        return RecoveryState.UNVERIFIED, f"{name} runs, and this job prints no steps"
+    if lost is None:
+        return RecoveryState.UNVERIFIED, f"{name} runs; what was lost is not known"
+    until = time_limit(first, newest, lost, policy)
+    at = "no step yet" if step is None else f"step {step}"
+    if until is not None and now > until:
+        return (
+            RecoveryState.NOT_RECOVERED,
+            f"{name} runs, {at}, and has not passed step {lost} in the time that it should need",
+        )
+    return RecoveryState.UNDER_WAY, f"{name} runs, {at}, to pass step {lost}"
+
+
+def _awaited(since: datetime, now: datetime, text: str) -> tuple[RecoveryState, str]:
+    if now - since > LOST_AFTER:
+        return RecoveryState.GIVEN_UP, f"{text}, for over an hour"
+    return RecoveryState.UNDER_WAY, text
+
+
+def time_limit(
+    first: AttemptStory, newest: AttemptStory, lost: int, policy: Policy
+) -> datetime | None:
+    """By when the newest attempt should have passed the lost step, learnt from the first one's
+    own pace; None where there is nothing to learn it from."""
+    began, progress, before = newest.attempt.started_at, newest.progress, first.progress
+    if began is None or before is None:
+        return None
+    if progress is None or progress.first_step_at is None or progress.first_step is None:
+        ready = first.attempt.started_at
+        took = 0.0
+        if ready is not None and before.first_step_at is not None:
+            took = max(0.0, (before.first_step_at - ready).total_seconds())
+        return began + timedelta(seconds=max(policy.first_step_limit_s, SLACK * took + SLACK_S))
+    pace = _pace(first)
+    if pace is None:
+        return None
+    steps = max(0, lost - progress.first_step) + 1
+    return progress.first_step_at + timedelta(seconds=SLACK * steps * pace + SLACK_S)
+
+
+def _pace(story: AttemptStory) -> float | None:
+    """Seconds of one step."""
+    progress = story.progress
+    if progress is None:
+        return None
+    if progress.step_time_s is not None:
+        return progress.step_time_s
+    if None in (progress.first_step, progress.last_step):
+        return None
+    if progress.first_step_at is None or progress.last_step_at is None:
+        return None
+    steps = (progress.last_step or 0) - (progress.first_step or 0)
+    seconds = (progress.last_step_at - progress.first_step_at).total_seconds()
+    return seconds / steps if steps > 0 and seconds >= 0 else None
+
+
+def _settled(state: RecoveryState, newest: AttemptStory, now: datetime) -> bool:
+    """Whether nothing that may still come belongs to this recovery."""
+    if state is RecoveryState.VERIFIED:
+        return True
+    if state is RecoveryState.UNDER_WAY:
+        return False
+    advice = newest.advice
+    if advice is not None and advice.active:
+        return False
+    known = [] if advice is None or advice.status is None else [advice.status.observed_at]
+    end = newest.attempt.end
+    if end is not None:
+        known.append(end.learned_at)
+    elif state is not RecoveryState.GIVEN_UP:
+        return False
+    return bool(known) and now - max(known) >= SETTLES_AFTER

@@ -1,0 +1,214 @@
+"""The book of recoveries: one record for each, kept up until nothing of it changes any more.
+
+Everything that a recovery is told from is stored by others: advice and its milestones, attempts,
+how far each came. Here it is read together, told as one (purely), and written where it says
+something new. So a round may be repeated, cut short or lost; the next one comes to the same. New
+advice is found behind a durable cursor, and what is open is found in the store.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from middlewatch.model.attempt import Attempt
+from middlewatch.model.audit import AuditEvent, AuditKind, AuditLevel
+from middlewatch.model.change import Change
+from middlewatch.model.copies import replace
+from middlewatch.model.identity import AttemptId, ClusterId
+from middlewatch.model.policy import Policy
+from middlewatch.model.recovery import Recovery, RecoveryState
+from middlewatch.ports.errors import Conflict, Unreadable
+from middlewatch.ports.store import RecoveryFilter, Store
+from middlewatch.remediation import (
+    AttemptStory,
+    earlier_attempts,
+    line_from,
+    missing_milestones,
+    recovery_of,
+)
+
+CURSOR = "manager.recoveries"
+"""The note that keeps the place of the last advice that was entered into the book."""
+
+PRODUCER = "manager"
+NEW_AT_ONCE = 50
+LOOKED_AT_ONCE = 20
+"""Recoveries looked at in one round: a storm of them must not delay decisions."""
+EVERY = timedelta(seconds=1)
+AGAIN = timedelta(seconds=2)
+"""How soon the same recovery is looked at again, and then ever more rarely: an hour after its
+fault, once in `_SELDOM` of its age."""
+_SELDOM = 300
+OPEN_AT_MOST = 2000
+LINE_AT_MOST = 50
+
+_LEVELS = {
+    RecoveryState.NOT_RECOVERED: AuditLevel.WARNING,
+    RecoveryState.GIVEN_UP: AuditLevel.WARNING,
+}
+
+
+class Recoveries:
+    """The book of one deployment. Not for use from several threads at once."""
+
+    def __init__(self, store: Store, cluster: ClusterId, policy: Policy) -> None:
+        self._store = store
+        self._cluster = cluster
+        self._policy = policy
+        self._cursor: int | None = None
+        self._anew: dict[AttemptId, None] = {}
+        self._begun = False
+        self._due: dict[str, datetime] = {}
+        """By open recovery: when to look at it again."""
+        self._at: datetime | None = None
+
+    def tick(self, now: datetime, advised: Iterable[AttemptId] = ()) -> None:
+        """Enter what is new and look at what is open. ``advised``: attempts that were decided about
+        in this round, perhaps anew. Raises `PortError`; what was not written is done later."""
+        self._anew.update(dict.fromkeys(advised))
+        if self._at is not None and now - self._at < EVERY and now >= self._at:
+            return
+        self._at = now
+        self._enter(now)
+        self._look(now)
+
+    # -- new ones -----------------------------------------------------------------------------
+
+    def _enter(self, now: datetime) -> None:
+        if self._cursor is None:
+            text = self._store.note(CURSOR) or "0"
+            if not (text.isascii() and text.isdigit()):
+                raise Unreadable(f"note {CURSOR} is {text[:40]!r}, not a number; remove it")
+            self._cursor = int(text)
+        if not self._begun:
+            # What was decided anew just before a predecessor of ours died stands here, too.
+            active = self._store.advice_page(True, 0, OPEN_AT_MOST, self._cluster)
+            self._anew.update(dict.fromkeys(advice.attempt_id for _, advice in active))
+            self._begun = True
+        page = self._store.advice_page(False, self._cursor, NEW_AT_ONCE, self._cluster)
+        for attempt_id in dict.fromkeys([*self._anew, *(a.attempt_id for _, a in page)]):
+            self._enter_one(attempt_id, now)
+            self._anew.pop(attempt_id, None)
+        if page:
+            self._store.put_notes(((CURSOR, str(page[-1][0])),))
+            self._cursor = page[-1][0]
+
+    def _enter_one(self, attempt_id: AttemptId, now: datetime) -> None:
+        """Begin a recovery for advice, unless it belongs to one that goes on."""
+        attempt = self._store.attempt(attempt_id)
+        if attempt is None or attempt.cluster != self._cluster:
+            return
+        relatives = self._store.attempts_of_job(attempt.cluster, attempt.job_id)
+        where = RecoveryFilter(self._cluster, attempt.job_id)
+        for _, known in self._store.recoveries(where, 0, LINE_AT_MOST):
+            if known.attempt_id == attempt_id:
+                return
+            line = line_from(relatives, known.attempt_id)
+            if not known.settled and any(one.id == attempt_id for one in line):
+                return
+        self._write(attempt, relatives, None, now)
+
+    # -- open ones ----------------------------------------------------------------------------
+
+    def _look(self, now: datetime) -> None:
+        where = RecoveryFilter(self._cluster, settled=False)
+        known = {one.id: one for _, one in self._store.recoveries(where, 0, OPEN_AT_MOST)}
+        self._due = {name: at for name, at in self._due.items() if name in known}
+        late = [one for name, one in known.items() if self._due.get(name, now) <= now]
+        late.sort(key=lambda one: self._due.get(one.id, one.began_at))
+        for recovery in late[:LOOKED_AT_ONCE]:
+            self._due[recovery.id] = now + max(AGAIN, (now - recovery.began_at) / _SELDOM)
+            attempt = self._store.attempt(recovery.attempt_id)
+            if attempt is None:
+                self._close(recovery, "what it was told from is kept no longer", now)
+                continue
+            relatives = self._store.attempts_of_job(attempt.cluster, attempt.job_id)
+            self._write(attempt, relatives, recovery, now)
+
+    def _write(
+        self,
+        attempt: Attempt,
+        relatives: tuple[Attempt, ...],
+        before: Recovery | None,
+        now: datetime,
+    ) -> None:
+        line = tuple(self._story(one) for one in line_from(relatives, attempt.id)[:LINE_AT_MOST])
+        reached = self._reached_before(relatives, attempt)
+        version = 0 if before is None else before.version
+        found = recovery_of(line, now, self._policy, reached_before=reached, version=version)
+        if found is None:
+            if before is not None:
+                self._close(before, "its advice was decided anew, and that is not permitted", now)
+            return
+        milestones = missing_milestones(line, now, reached)
+        if milestones:
+            # They belong to the trail; what they say is told from the same records already.
+            self._store.apply(Change(milestones=milestones))
+        self._change(found, before, now)
+
+    def _close(self, recovery: Recovery, why: str, now: datetime) -> None:
+        """The end of one that nothing more can be told of."""
+        state = recovery.state
+        state = RecoveryState.GIVEN_UP if state is RecoveryState.UNDER_WAY else state
+        self._change(replace(recovery, state=state, settled=True, why=why), recovery, now)
+
+    def _change(self, found: Recovery, before: Recovery | None, now: datetime) -> None:
+        if found == before:
+            return
+        turned = before is None or found.state is not before.state
+        tell = turned and found.state is not RecoveryState.UNDER_WAY
+        event = (_event(found, now),) if tell else ()
+        try:
+            self._store.apply(Change(recoveries=(found,), audit=event))
+        except Conflict:
+            # Another manager wrote it: what there is to say is said at the next look.
+            self._due.pop(found.id, None)
+
+    def _story(self, attempt: Attempt) -> AttemptStory:
+        store = self._store
+        # Steps before milestones: both are written together, and what is read first is older.
+        progress = store.progress(attempt.id)
+        advice = store.advice(attempt.id)
+        decisions = store.decisions(attempt.id) if attempt.end is not None else ()
+        stopped = decisions[-1].result if decisions and decisions[-1].generation is None else ""
+        return AttemptStory(
+            attempt=attempt,
+            progress=progress,
+            advice=advice,
+            milestones=() if advice is None else store.milestones(advice.sequence_id),
+            stopped=stopped,
+        )
+
+    def _reached_before(self, relatives: tuple[Attempt, ...], attempt: Attempt) -> int | None:
+        earlier = earlier_attempts(relatives, attempt)[-LINE_AT_MOST:]
+        told = self._store.progress_of([one.id for one in earlier])
+        steps = [progress.last_step for progress in told.values()]
+        return max((step for step in steps if step is not None), default=None)
+
+
+def _event(recovery: Recovery, now: datetime) -> AuditEvent:
+    payload = {
+        "recovery": recovery.id,
+        "why": recovery.why,
+        "lostStep": recovery.lost_step,
+        "resumedStep": recovery.resumed_step,
+        "seconds": round(recovery.total_s, 3),
+        "parts": {part.name.value: round(part.seconds, 3) for part in recovery.parts},
+        "attempts": list(recovery.attempts),
+    }
+    name = recovery.state.value
+    return AuditEvent(
+        kind=AuditKind.CONFIRMED,
+        type=f"recovery.{name}",
+        producer=PRODUCER,
+        happened_at=now,
+        learned_at=now,
+        level=_LEVELS.get(recovery.state, AuditLevel.INFO),
+        attempt_id=recovery.attempt_id,
+        job_id=recovery.job_id,
+        attempt_index=recovery.attempt_index,
+        payload=json.dumps(payload, ensure_ascii=False, sort_keys=True),
+        idempotency_key=f"recovery/{recovery.id}/{name}/{len(recovery.attempts)}",
+    )
