@@ -50,6 +50,8 @@ def release_step(situation: Situation, view: JobView | None, now: datetime) -> S
     at = place(situation.advice, view)
     if at is not Place.SAME:
         return _elsewhere(at)
+    if view.held and view.ended:
+        return abandoned(Reason.TARGET_ENDED, f"the attempt ended as {view.state.value}, held")
     if not view.held or view.state is not JobState.PENDING:
         return _converged(situation, "the attempt is not held")
     if exclusions.impossible(view):

@@ -15,8 +15,13 @@ from middlewatch.model.policy import Policy
 from middlewatch.model.signal import Progress, Signal
 from middlewatch.ports.errors import NotFound, Unreadable
 from middlewatch.ports.store import Store
-from middlewatch.remediation import DecisionInputs, Outcome
-from middlewatch.services.manager.frozen import inputs_of, outcome_of, replay
+from middlewatch.services.manager.frozen import (
+    AnyOutcome,
+    Inputs,
+    inputs_of,
+    outcome_of,
+    replay,
+)
 from middlewatch.services.manager.gather import signals_of_attempt
 
 
@@ -26,9 +31,9 @@ class Told:
     that is what came of them then; ``unreadable`` says why neither can be told."""
 
     decision: Decision
-    inputs: DecisionInputs | None = None
-    outcome: Outcome | None = None
-    replayed: Outcome | None = None
+    inputs: Inputs | None = None
+    outcome: AnyOutcome | None = None
+    replayed: AnyOutcome | None = None
     same: bool | None = None
     unreadable: str = ""
 

@@ -24,6 +24,8 @@ from middlewatch.model.identity import AttemptId
 from middlewatch.model.issue import Issue, IssueState, Verdict
 from middlewatch.model.optin import JobMode
 from middlewatch.model.policy import Policy
+from middlewatch.model.rollback import NOTE as ROLLED_BACK
+from middlewatch.model.rollback import rolled_back
 from middlewatch.model.signal import Signal
 from middlewatch.ports.errors import Conflict, PortError, Refused, Unreadable
 from middlewatch.ports.scheduler import Scheduler
@@ -39,7 +41,9 @@ from middlewatch.remediation import (
     successor_of,
     witnesses_of,
 )
+from middlewatch.services.manager.frozen import result_of
 from middlewatch.services.manager.gather import Looks, history_of, signals_of_attempt
+from middlewatch.services.manager.parents import Parents
 from middlewatch.services.manager.recovering import Recoveries
 from middlewatch.services.manager.written import Written, beliefs, decided, merged
 
@@ -67,6 +71,7 @@ _LOOK_AGAIN: dict[RefrainBasis, timedelta] = {
     RefrainBasis.WAITING_FOR_SCHEDULER: timedelta(seconds=1),
     RefrainBasis.WAITING_FOR_END: timedelta(seconds=2),
     RefrainBasis.NOT_RUNNING: timedelta(seconds=5),
+    RefrainBasis.WAITING_FOR_OUTCOME: timedelta(seconds=2),
     RefrainBasis.END_UNKNOWN: timedelta(seconds=5),
 }
 
@@ -118,6 +123,14 @@ class Manager:
         self._on_advice = on_advice
         self._on_error = on_error
         self._cursor: int | None = None
+        self._releases = Releases(
+            store=store,
+            looks=self._looks,
+            parents=Parents(store, scheduler, deployment.cluster),
+            policy=policy,
+            gates=lambda attempt, name: gates_for(self._standing(), attempt, name),
+            asked=self._asked,
+        )
         self._begun = False
         self._backlog: dict[AttemptId, None] = {}
         self._waiting: dict[AttemptId, datetime] = {}
@@ -264,15 +277,38 @@ class Manager:
         written = Written(Change())
         if issue is not None and self._opted_in(attempt):
             written = self._decided(attempt, issue, verdicts[issue.id], signals, now)
-        change = merged(believed, written.change, attempt=attempt)
+        let_go = self._released(attempt, now)
+        change = merged(believed, written.change, let_go.change, attempt=attempt)
         if not change.empty:
             self._store.apply(change)
-        if written.advised:
+        if written.advised or let_go.advised:
             tick.advised.append(attempt_id)
-        if written.refrained:
+        if written.refrained or let_go.refrained:
             tick.refrained.append(attempt_id)
 
     def _look_at_the_one_before(self, vanished: Attempt) -> None:
+    def _released(self, attempt: Attempt, now: datetime) -> Written:
+        """What comes of a held job that waits for others."""
+        if not (declares(attempt) and self._opted_in(attempt)):
+            return Written(Change())
+        mode = attempt.opt_in.effective(self._deployment.cluster.environment)
+        written, again = self._releases.decided(attempt, mode, now)
+        if again is not None:
+            self._wait(attempt.id, again)
+        return written
+
+    def _asked(self, attempt: Attempt, now: datetime) -> str:
+        """The word of the decision about an attempt, made now and not written; empty where no issue
+        of it is open, or nothing is decided about it."""
+        signals = signals_of_attempt(self._store, attempt.id)
+        known = self._store.issues(attempt.id, 0, ISSUES_AT_MOST)
+        issue = governing(issues_from(signals, known, attempt))
+        if issue is None or not self._opted_in(attempt):
+            return ""
+        held = self._store.verdicts(attempt.id)
+        verdict = self._verdict(issue, signals, attempt, held, now)
+        return result_of(decide(self._inputs(attempt, issue, verdict, signals, now)))
+
         """What had converged on an attempt that the scheduler has forgotten is to be decided anew,
         and nothing need have changed in the record of the attempt that it was decided about."""
         earlier = [
@@ -325,6 +361,10 @@ class Manager:
         return decided(inputs, outcome, cause, decisions[-1] if decisions else None)
 
     def _wait(self, attempt_id: AttemptId, until: datetime) -> None:
+    def _standing(self) -> Deployment:
+        """The site's side of the gates, unless somebody rolled the deployment back meanwhile."""
+        return rolled_back(self._deployment, self._store.note(ROLLED_BACK))
+
         self._waiting[attempt_id] = min(until, self._waiting.get(attempt_id, until))
 
     def _inputs(
@@ -348,7 +388,7 @@ class Manager:
             progress=self._store.progress(attempt.id),
             history=history,
             policy=self._policy,
-            gates=gates_for(self._deployment, attempt, name, issue.failure_class),
+            gates=gates_for(self._standing(), attempt, name, issue.failure_class),
             partitions=None,
             partitions_unknown="no node is to be excluded, so nobody was asked",
             successor=successor_of(relatives, attempt),

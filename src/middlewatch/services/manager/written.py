@@ -25,7 +25,14 @@ from middlewatch.model.milestone import Milestone, MilestoneKind, MilestoneSourc
 from middlewatch.model.milestone import Sequence as Recovery
 from middlewatch.model.signal import Signal, SourceKind
 from middlewatch.remediation import WAITING, Advise, DecisionInputs, Outcome, RefrainBasis
-from middlewatch.services.manager.frozen import frozen_inputs, frozen_outcome, result_of
+from middlewatch.remediation.standing import let_go
+from middlewatch.services.manager.frozen import (
+    AnyOutcome,
+    Inputs,
+    frozen_inputs,
+    frozen_outcome,
+    result_of,
+)
 
 PRODUCER = "manager"
 DECISION_NAMESPACE = uuid.UUID("5b1c6a0e-9a43-5c0c-8b1e-6a7d0f2f5f11")
@@ -97,14 +104,15 @@ def decided(
     """What a decision adds: nothing where it says what stands already."""
     if isinstance(outcome, Advise):
         return _advised(inputs, outcome, cause)
-    if inputs.existing is not None and outcome.basis in _NOT_WORTH_A_RECORD:
+    existing = inputs.existing
+    if existing is not None and not let_go(existing) and outcome.basis in _NOT_WORTH_A_RECORD:
         return Written(Change())
     text = frozen_outcome(outcome)
     if last is not None and (last.result, last.outcome) == (result_of(outcome), text):
         return Written(Change())
-    decision = _decision(inputs, outcome, None)
+    decision = decision_of(inputs, outcome, None)
     level = AuditLevel.ALARM if outcome.basis in _NEED_A_PERSON else AuditLevel.INFO
-    event = _event(
+    event = event_of(
         inputs.attempt,
         AuditKind.DECIDED,
         "decision.refrained",
@@ -125,7 +133,8 @@ def decided(
 def merged(*changes: Change, attempt: Attempt) -> Change:
     """Several changes as one, bound to the attempt as it was read."""
     return Change(
-        expected=((attempt.id, attempt.version),),
+        expected=((attempt.id, attempt.version), *(e for c in changes for e in c.expected)),
+        attempts=tuple(a for c in changes for a in c.attempts),
         issues=tuple(i for c in changes for i in c.issues),
         verdicts=tuple(v for c in changes for v in c.verdicts),
         decisions=tuple(d for c in changes for d in c.decisions),
@@ -142,7 +151,7 @@ def merged(*changes: Change, attempt: Attempt) -> Change:
 def _advised(inputs: DecisionInputs, outcome: Advise, cause: Signal | None) -> Written:
     intent, now = outcome.intent, inputs.now
     before = inputs.existing
-    recovery = _recovery(inputs, intent)
+    recovery = recovery_of(inputs.attempt, intent.desired, now)
     if before is None:
         after = _first(inputs, intent, recovery.id)
     else:
@@ -151,8 +160,11 @@ def _advised(inputs: DecisionInputs, outcome: Advise, cause: Signal | None) -> W
             return Written(Change())
         if after.generation == before.generation:
             return Written(Change(advice=(after,), audit=(_evidence(inputs, after),)))
-    decision = _decision(inputs, outcome, after.generation)
-    event = _event(
+        if let_go(before):
+            # That it was let go is a story that has ended: this one has a sequence of its own.
+            after = replace(after, sequence_id=recovery.id, issue_ids=intent.issue_ids)
+    decision = decision_of(inputs, outcome, after.generation)
+    event = event_of(
         inputs.attempt,
         AuditKind.DECIDED,
         "decision.advised",
@@ -174,7 +186,7 @@ def _advised(inputs: DecisionInputs, outcome: Advise, cause: Signal | None) -> W
     )
     change = Change(
         decisions=(decision,),
-        sequences=(recovery,) if before is None else (),
+        sequences=(recovery,) if before is None or let_go(before) else (),
         advice=(after,),
         milestones=_milestones(inputs, after, recovery, cause),
         audit=(event,),
@@ -207,9 +219,9 @@ def _first(inputs: DecisionInputs, intent: Intent, sequence: str) -> Advice:
     )
 
 
-def _recovery(inputs: DecisionInputs, intent: Intent) -> Recovery:
-    attempt = inputs.attempt
-    operation = OPERATIONS[intent.desired]
+def recovery_of(attempt: Attempt, desired: DesiredState, now: datetime) -> Recovery:
+    """The sequence of one operation on one attempt."""
+    operation = OPERATIONS[desired]
     identity = sequence_id(attempt.cluster, attempt.job_id, attempt.id, operation.value)
     return Recovery(
         id=identity,
@@ -220,7 +232,7 @@ def _recovery(inputs: DecisionInputs, intent: Intent) -> Recovery:
         source_attempt_id=attempt.id,
         operation=operation,
         traceparent=traceparent(identity),
-        created_at=inputs.now,
+        created_at=now,
     )
 
 
@@ -279,7 +291,8 @@ _SOURCES = {
 """By whose clock a fault is told, by the source of the signal that is its first cause."""
 
 
-def _decision(inputs: DecisionInputs, outcome: Outcome, generation: int | None) -> Decision:
+def decision_of(inputs: Inputs, outcome: AnyOutcome, generation: int | None) -> Decision:
+    """The record of one decision, with all that it looked at."""
     name = f"{inputs.attempt.id}/{inputs.now.isoformat()}/{result_of(outcome)}"
     return Decision(
         id=str(uuid.uuid5(DECISION_NAMESPACE, name)),
@@ -304,7 +317,7 @@ def _seen(attempt: Attempt, issue: Issue, before: Issue | None, now: datetime) -
     else:
         type_ = "issue.changed"
     alarm = issue.failure_class in ALARMING and issue.state is IssueState.OPEN
-    event = _event(
+    event = event_of(
         attempt,
         AuditKind.SEEN,
         type_,
@@ -324,7 +337,7 @@ def _seen(attempt: Attempt, issue: Issue, before: Issue | None, now: datetime) -
 
 
 def _believed(attempt: Attempt, verdict: Verdict, now: datetime) -> AuditEvent:
-    return _event(
+    return event_of(
         attempt,
         AuditKind.BELIEVED,
         "verdict.formed",
@@ -343,7 +356,7 @@ def _believed(attempt: Attempt, verdict: Verdict, now: datetime) -> AuditEvent:
 
 
 def _evidence(inputs: DecisionInputs, advice: Advice) -> AuditEvent:
-    return _event(
+    return event_of(
         inputs.attempt,
         AuditKind.BELIEVED,
         "advice.evidence",
@@ -365,7 +378,7 @@ def _budgets(outcome: Outcome) -> list[dict[str, object]]:
     ]
 
 
-def _event(
+def event_of(
     attempt: Attempt,
     kind: AuditKind,
     type_: str,

@@ -29,6 +29,8 @@ from middlewatch.ports.clock import Clock
 from middlewatch.ports.errors import PortError
 from middlewatch.ports.scheduler import Scheduler
 from middlewatch.ports.store import AttemptFilter, Store
+from middlewatch.services.watcher.asking import Questions
+from middlewatch.services.watcher.declared import declared_signal
 from middlewatch.services.watcher.dependents import (
     by_awaited,
     is_singleton,
@@ -384,6 +386,7 @@ class Roster:
         detail = self._detail(view, report)
         if detail is not None:
             self._written_by_user(entry, detail, view, now)
+        before = entry.attempt.opt_in
 
     def _written_by_user(
         self, entry: Kept, detail: JobDetail, view: JobView, now: datetime
@@ -395,6 +398,9 @@ class Roster:
         alone = entry.attempt.workflow_id or view.job_id.partition("_")[0]
         entry.attempt = replace(
             entry.attempt,
+        declared = declared_signal(before, entry.attempt, now)
+        if declared is not None:
+            entry.signals += (declared,)
             opt_in=opt_in,
             workflow_id=opt_in.workflow or alone,
             job_name=detail.name,
