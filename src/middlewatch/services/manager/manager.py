@@ -45,6 +45,7 @@ from middlewatch.services.manager.frozen import result_of
 from middlewatch.services.manager.gather import Looks, history_of, signals_of_attempt
 from middlewatch.services.manager.parents import Parents
 from middlewatch.services.manager.recovering import Recoveries
+from middlewatch.services.manager.releasing import Releases, declares
 from middlewatch.services.manager.written import Written, beliefs, decided, merged
 
 CURSOR = "manager.cursor"
@@ -70,8 +71,8 @@ _LOOK_AGAIN: dict[RefrainBasis, timedelta] = {
     RefrainBasis.WAITING_FOR_PARTITIONS: timedelta(seconds=1),
     RefrainBasis.WAITING_FOR_SCHEDULER: timedelta(seconds=1),
     RefrainBasis.WAITING_FOR_END: timedelta(seconds=2),
-    RefrainBasis.NOT_RUNNING: timedelta(seconds=5),
     RefrainBasis.WAITING_FOR_OUTCOME: timedelta(seconds=2),
+    RefrainBasis.NOT_RUNNING: timedelta(seconds=5),
     RefrainBasis.END_UNKNOWN: timedelta(seconds=5),
 }
 
@@ -122,7 +123,6 @@ class Manager:
         self._recoveries = Recoveries(store, deployment.cluster, policy)
         self._on_advice = on_advice
         self._on_error = on_error
-        self._cursor: int | None = None
         self._releases = Releases(
             store=store,
             looks=self._looks,
@@ -131,6 +131,7 @@ class Manager:
             gates=lambda attempt, name: gates_for(self._standing(), attempt, name),
             asked=self._asked,
         )
+        self._cursor: int | None = None
         self._begun = False
         self._backlog: dict[AttemptId, None] = {}
         self._waiting: dict[AttemptId, datetime] = {}
@@ -286,7 +287,6 @@ class Manager:
         if written.refrained or let_go.refrained:
             tick.refrained.append(attempt_id)
 
-    def _look_at_the_one_before(self, vanished: Attempt) -> None:
     def _released(self, attempt: Attempt, now: datetime) -> Written:
         """What comes of a held job that waits for others."""
         if not (declares(attempt) and self._opted_in(attempt)):
@@ -309,6 +309,7 @@ class Manager:
         verdict = self._verdict(issue, signals, attempt, held, now)
         return result_of(decide(self._inputs(attempt, issue, verdict, signals, now)))
 
+    def _look_at_the_one_before(self, vanished: Attempt) -> None:
         """What had converged on an attempt that the scheduler has forgotten is to be decided anew,
         and nothing need have changed in the record of the attempt that it was decided about."""
         earlier = [
@@ -360,11 +361,11 @@ class Manager:
         cause = next((s for s in signals if s.key == issue.first_cause), None)
         return decided(inputs, outcome, cause, decisions[-1] if decisions else None)
 
-    def _wait(self, attempt_id: AttemptId, until: datetime) -> None:
     def _standing(self) -> Deployment:
         """The site's side of the gates, unless somebody rolled the deployment back meanwhile."""
         return rolled_back(self._deployment, self._store.note(ROLLED_BACK))
 
+    def _wait(self, attempt_id: AttemptId, until: datetime) -> None:
         self._waiting[attempt_id] = min(until, self._waiting.get(attempt_id, until))
 
     def _inputs(
