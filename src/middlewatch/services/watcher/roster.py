@@ -29,7 +29,6 @@ from middlewatch.ports.clock import Clock
 from middlewatch.ports.errors import PortError
 from middlewatch.ports.scheduler import Scheduler
 from middlewatch.ports.store import AttemptFilter, Store
-from middlewatch.services.watcher.asking import Questions
 from middlewatch.services.watcher.declared import declared_signal
 from middlewatch.services.watcher.dependents import (
     by_awaited,
@@ -386,7 +385,6 @@ class Roster:
         detail = self._detail(view, report)
         if detail is not None:
             self._written_by_user(entry, detail, view, now)
-        before = entry.attempt.opt_in
 
     def _written_by_user(
         self, entry: Kept, detail: JobDetail, view: JobView, now: datetime
@@ -396,11 +394,9 @@ class Roster:
         opt_in = read_comment(detail.comment, self._cluster.environment)
         # Where nobody names a workflow, a job (with all its tasks and attempts) is its own.
         alone = entry.attempt.workflow_id or view.job_id.partition("_")[0]
+        before = entry.attempt.opt_in
         entry.attempt = replace(
             entry.attempt,
-        declared = declared_signal(before, entry.attempt, now)
-        if declared is not None:
-            entry.signals += (declared,)
             opt_in=opt_in,
             workflow_id=opt_in.workflow or alone,
             job_name=detail.name,
@@ -410,6 +406,9 @@ class Roster:
             required_nodes=detail.required_nodes,
             excluded_nodes=detail.excluded_nodes,
         )
+        declared = declared_signal(before, entry.attempt, now)
+        if declared is not None:
+            entry.signals += (declared,)
 
     def _ask_again(self, snapshot: Snapshot, now: datetime, report: WatcherReport) -> None:
         """Read a few comments of watched jobs again, those read longest ago first."""
