@@ -82,12 +82,18 @@ class World:
             self.for_controllers = self.through(self.store, self.clock)
         self.controller = self.another()
 
-    def another(self, holder: str = "c1", deployment: Deployment | None = None) -> Controller:
-        """A controller process (again): nothing but the store and the journal carries over."""
+    def another(
+        self,
+        holder: str = "c1",
+        deployment: Deployment | None = None,
+        journal: FileJournal | None = None,
+    ) -> Controller:
+        """A controller process (again): nothing but the store and the journal carries over; with
+        ``journal`` on another host, which has its own."""
         return Controller(
             store=self.for_controllers or self.store,
             scheduler=self.scheduler,
-            journal=self.journal,
+            journal=journal or self.journal,
             clock=self.clock,
             deployment=deployment or self.deployment,
             policy=self.policy,
