@@ -18,6 +18,7 @@ from middlewatch.model.advice import Advice
 from middlewatch.model.attempt import Attempt
 from middlewatch.model.identity import ClusterId
 from middlewatch.wiring.demo.harness import Up, lab_settings
+from tests.identities import effectively, runnable_by, warmed
 
 
 @dataclass
@@ -31,11 +32,27 @@ class Stage:
     settings: dict[str, dict[str, Any]] = field(default_factory=dict)
     up: Up | None = None
     opened: SqlStore | None = None
+    user: str = ""
+    """Who runs `up`; root where nobody is named."""
 
     def begin(self, changes: Mapping[str, Mapping[str, Any]] | None = None) -> None:
         self.settings = lab_settings(self.folder / "state", self.environment, changes)
-        self.up = Up(self.folder, self.cluster.env(), self.settings)
+        self.up = self._made()
         self.up.start()
+
+    def _made(self) -> Up:
+        if not self.user:
+            return Up(self.folder, self.cluster.env(), self.settings)
+        # As a person begins: no root, the state where the system keeps a user's state.
+        self.settings["state"].pop("directory", None)
+        self.folder.mkdir(exist_ok=True)
+        shutil.chown(self.folder, self.user)
+        runnable = runnable_by(self.user)
+        home = self.cluster.home(self.user)
+        warmed(home, self.user)
+        env = {**self.cluster.env(), **runnable.env, "HOME": str(home)}
+        env |= {"XDG_STATE_HOME": str(self.folder)}
+        return Up(self.folder, env, self.settings, user=self.user, python=runnable.python)
 
     def end(self) -> int:
         if self.opened is not None:
@@ -53,7 +70,8 @@ class Stage:
     def store(self) -> SqlStore:
         if self.opened is None:
             assert self.up is not None
-            self.opened = self.up.store()
+            with effectively(self.user or "root"):
+                self.opened = self.up.store()
         return self.opened
 
     def submit(self, **options: Any) -> str:
