@@ -224,8 +224,12 @@ def _of_ended(situation: Situation, view: JobView, now: datetime) -> Step:
     if cancels:
         return abandoned(Reason.REVIVED_IN_ERROR, cancels[-1].action.why)
     if view.started_at is None or view.state is JobState.CANCELLED:
+        # Nobody can release what is over, and what is requeued after that has the hold without its
+        # mark: nothing tells it from a hold of whoever requeued it.
+        kept = "; whoever requeues it has to release it" if view.held else ""
         return abandoned(
-            Reason.TARGET_ENDED, f"the successor was ended as {view.state.value} by somebody else"
+            Reason.TARGET_ENDED,
+            f"the successor was ended as {view.state.value} by somebody else{kept}",
         )
     unwanted = _revived_and_ran(situation, view, now, f"ran and ended as {view.state.value}")
     if unwanted is not None:
