@@ -263,11 +263,14 @@ def milestone_message(milestone: Milestone) -> wire.Milestone:
         operation=milestone.operation.value if milestone.operation else "",
         action=milestone.action.value if milestone.action else "",
         detail=out_text(milestone.detail),
+        source=milestone.source.value if milestone.source else "",
     )
     out_time(message.at, milestone.at)
     out_time(message.learned_at, milestone.learned_at)
-    if milestone.step is not None:
-        message.step = out_int64(milestone.step)
+    for name in ("step", "past_step"):
+        step = getattr(milestone, name)
+        if step is not None:
+            setattr(message, name, out_int64(step))
     return message
 
 

@@ -24,7 +24,15 @@ from middlewatch.contract import openapi
 from middlewatch.contract.errors import ApiError, Code, invalid
 from middlewatch.contract.http import Match, Router, WrongVerb, bind, routes, to_json
 from middlewatch.ports.errors import PortError
-from middlewatch.services.gateway import control, intake, limits, own, reads, writes
+from middlewatch.services.gateway import (
+    control,
+    intake,
+    limits,
+    own,
+    reads,
+    recoveries,
+    writes,
+)
 from middlewatch.services.gateway.access import (
     ANYBODY,
     Caller,
@@ -64,7 +72,7 @@ class Door:
 def all_handlers(context: Context) -> Mapping[str, Handler]:
     """Every RPC's handler, by its full name."""
     found: dict[str, Handler] = {}
-    for room in (reads, own, limits, control, writes, intake):
+    for room in (reads, own, recoveries, limits, control, writes, intake):
         found |= room.handlers(context)
     return found
 

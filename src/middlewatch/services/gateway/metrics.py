@@ -16,6 +16,7 @@ from middlewatch.model.optin import JobMode
 from middlewatch.model.scheduler import JobState
 from middlewatch.model.signal import Progress
 from middlewatch.ports.errors import PortError
+from middlewatch.services.gateway.recovered import Recovered
 from middlewatch.services.gateway.service import Context
 from middlewatch.services.gateway.watchers import shares, watchers
 
@@ -40,6 +41,7 @@ class Metrics:
             buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0),
         )
         self._registry.register(_Looks(context))
+        self._registry.register(Recovered(context.store, context.cluster))
 
     def called(self, rpc: str, code: int, seconds: float) -> None:
         self._requests.labels(rpc, str(code)).inc()

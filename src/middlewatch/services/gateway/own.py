@@ -16,6 +16,7 @@ from middlewatch.contract.paging import (
     opaque_token,
     read_opaque_token,
 )
+from middlewatch.contract.recoveries import recovery_message
 from middlewatch.contract.values import in_text
 from middlewatch.model.advice import Advice
 from middlewatch.model.attempt import Attempt
@@ -23,6 +24,7 @@ from middlewatch.model.identity import AttemptId, ClusterId
 from middlewatch.model.milestone import Milestone
 from middlewatch.ports.store import AuditFilter
 from middlewatch.services.gateway.access import Caller
+from middlewatch.services.gateway.recoveries import recoveries_of
 from middlewatch.services.gateway.service import Context, Handler, attempt_named
 
 
@@ -156,6 +158,7 @@ class _Own:
                 mapping.job_message(sibling, siblings_advice.get(sibling.id))
                 for sibling in siblings
             ],
+            recoveries=[recovery_message(r) for r in recoveries_of(store, attempt)],
         )
         progress = store.progress(attempt.id)
         if progress is not None:

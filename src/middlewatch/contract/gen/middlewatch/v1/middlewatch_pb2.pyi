@@ -1075,6 +1075,8 @@ class Milestone(_message.Message):
     ACTION_FIELD_NUMBER: _builtins.int
     STEP_FIELD_NUMBER: _builtins.int
     DETAIL_FIELD_NUMBER: _builtins.int
+    SOURCE_FIELD_NUMBER: _builtins.int
+    PAST_STEP_FIELD_NUMBER: _builtins.int
     sequence_id: _builtins.str
     idempotency_key: _builtins.str
     kind: _builtins.str
@@ -1083,6 +1085,12 @@ class Milestone(_message.Message):
     action: _builtins.str
     step: _builtins.int
     detail: _builtins.str
+    source: _builtins.str
+    """Whose clock at is by: log, scheduler, metrics, files, api, watcher, manager, controller; empty:
+    not written down.
+    """
+    past_step: _builtins.int
+    """Of resumed: the last step before the fault, which step is beyond."""
     @_builtins.property
     def at(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
@@ -1099,16 +1107,271 @@ class Milestone(_message.Message):
         action: _builtins.str = ...,
         step: _builtins.int | None = ...,
         detail: _builtins.str = ...,
+        source: _builtins.str = ...,
+        past_step: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_past_step", b"_past_step", "_step", b"_step", "at", b"at", "learned_at", b"learned_at", "past_step", b"past_step", "step", b"step"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_past_step", b"_past_step", "_step", b"_step", "action", b"action", "at", b"at", "detail", b"detail", "idempotency_key", b"idempotency_key", "kind", b"kind", "learned_at", b"learned_at", "operation", b"operation", "past_step", b"past_step", "sequence_id", b"sequence_id", "source", b"source", "step", b"step"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__past_step: _TypeAlias = _typing.Literal["past_step"]  # noqa: Y015
+    _WhichOneofArgType__past_step: _TypeAlias = _typing.Literal["_past_step", b"_past_step"]  # noqa: Y015
+    _WhichOneofReturnType__step: _TypeAlias = _typing.Literal["step"]  # noqa: Y015
+    _WhichOneofArgType__step: _TypeAlias = _typing.Literal["_step", b"_step"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__past_step) -> _WhichOneofReturnType__past_step | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__step) -> _WhichOneofReturnType__step | None: ...
+
+Global___Milestone: _TypeAlias = Milestone  # noqa: Y015
+
+@_typing.final
+class RecoveryMoment(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MARK_FIELD_NUMBER: _builtins.int
+    ATTEMPT_INDEX_FIELD_NUMBER: _builtins.int
+    AT_FIELD_NUMBER: _builtins.int
+    LEARNED_AT_FIELD_NUMBER: _builtins.int
+    SOURCE_FIELD_NUMBER: _builtins.int
+    STEP_FIELD_NUMBER: _builtins.int
+    OFF_SECONDS_FIELD_NUMBER: _builtins.int
+    mark: _builtins.str
+    """A milestone's kind, first_step, or ended."""
+    attempt_index: _builtins.int
+    source: _builtins.str
+    step: _builtins.int
+    off_seconds: _builtins.float
+    """By how many seconds at lay before what it followed, where clocks differ."""
+    @_builtins.property
+    def at(self) -> _timestamp_pb2.Timestamp:
+        """By the clock of source."""
+
+    @_builtins.property
+    def learned_at(self) -> _timestamp_pb2.Timestamp:
+        """By our clock; absent: not written down."""
+
+    def __init__(
+        self,
+        *,
+        mark: _builtins.str = ...,
+        attempt_index: _builtins.int = ...,
+        at: _timestamp_pb2.Timestamp | None = ...,
+        learned_at: _timestamp_pb2.Timestamp | None = ...,
+        source: _builtins.str = ...,
+        step: _builtins.int | None = ...,
+        off_seconds: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_step", b"_step", "at", b"at", "learned_at", b"learned_at", "step", b"step"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_step", b"_step", "action", b"action", "at", b"at", "detail", b"detail", "idempotency_key", b"idempotency_key", "kind", b"kind", "learned_at", b"learned_at", "operation", b"operation", "sequence_id", b"sequence_id", "step", b"step"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_step", b"_step", "at", b"at", "attempt_index", b"attempt_index", "learned_at", b"learned_at", "mark", b"mark", "off_seconds", b"off_seconds", "source", b"source", "step", b"step"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__step: _TypeAlias = _typing.Literal["step"]  # noqa: Y015
     _WhichOneofArgType__step: _TypeAlias = _typing.Literal["_step", b"_step"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__step) -> _WhichOneofReturnType__step | None: ...
 
-Global___Milestone: _TypeAlias = Milestone  # noqa: Y015
+Global___RecoveryMoment: _TypeAlias = RecoveryMoment  # noqa: Y015
+
+@_typing.final
+class RecoveryPart(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    SECONDS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """detect, decide, hold, release, queue, start, recompute: always all of them, in this order."""
+    seconds: _builtins.float
+    """Absent: not known."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        seconds: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_seconds", b"_seconds", "seconds", b"seconds"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_seconds", b"_seconds", "name", b"name", "seconds", b"seconds"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__seconds: _TypeAlias = _typing.Literal["seconds"]  # noqa: Y015
+    _WhichOneofArgType__seconds: _TypeAlias = _typing.Literal["_seconds", b"_seconds"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__seconds) -> _WhichOneofReturnType__seconds | None: ...
+
+Global___RecoveryPart: _TypeAlias = RecoveryPart  # noqa: Y015
+
+@_typing.final
+class Recovery(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    OWNER_FIELD_NUMBER: _builtins.int
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    ATTEMPT_ID_FIELD_NUMBER: _builtins.int
+    ATTEMPT_INDEX_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    WHY_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    FAILURE_CLASS_FIELD_NUMBER: _builtins.int
+    SETTLED_FIELD_NUMBER: _builtins.int
+    BEGAN_AT_FIELD_NUMBER: _builtins.int
+    ATTEMPTS_FIELD_NUMBER: _builtins.int
+    LOST_STEP_FIELD_NUMBER: _builtins.int
+    CHECKPOINT_STEP_FIELD_NUMBER: _builtins.int
+    LOADED_STEP_FIELD_NUMBER: _builtins.int
+    RESUMED_STEP_FIELD_NUMBER: _builtins.int
+    TOTAL_SECONDS_FIELD_NUMBER: _builtins.int
+    PARTS_FIELD_NUMBER: _builtins.int
+    UNDIVIDED_SECONDS_FIELD_NUMBER: _builtins.int
+    UNDIVIDED_FIELD_NUMBER: _builtins.int
+    LARGEST_FIELD_NUMBER: _builtins.int
+    MOMENTS_FIELD_NUMBER: _builtins.int
+    CLOCK_OFF_SECONDS_FIELD_NUMBER: _builtins.int
+    id: _builtins.str
+    """Of the sequence of its first fault."""
+    job_id: _builtins.str
+    attempt_id: _builtins.str
+    """The attempt of the first fault."""
+    attempt_index: _builtins.int
+    state: _builtins.str
+    """under_way, verified, restarted_not_recovered, unverified or given_up."""
+    why: _builtins.str
+    reason: _builtins.str
+    """Of one that was given up: the advice's reason."""
+    failure_class: _builtins.str
+    settled: _builtins.bool
+    """Nothing changes any more."""
+    lost_step: _builtins.int
+    """Absent: no step was seen before the fault."""
+    checkpoint_step: _builtins.int
+    loaded_step: _builtins.int
+    resumed_step: _builtins.int
+    total_seconds: _builtins.float
+    """The sum of all parts and of what is not divided: from the fault to the last moment that is known."""
+    undivided_seconds: _builtins.float
+    """Time that belongs to the parts in undivided, and cannot be divided among them."""
+    largest: _builtins.str
+    """The part that took longest; empty: not known."""
+    clock_off_seconds: _builtins.float
+    """The largest off_seconds of its moments."""
+    @_builtins.property
+    def owner(self) -> _heimdall_pb2.SchedulerMetadata: ...
+    @_builtins.property
+    def began_at(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def attempts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The attempts that were to make it good."""
+
+    @_builtins.property
+    def parts(self) -> _containers.RepeatedCompositeFieldContainer[Global___RecoveryPart]: ...
+    @_builtins.property
+    def undivided(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def moments(self) -> _containers.RepeatedCompositeFieldContainer[Global___RecoveryMoment]: ...
+    def __init__(
+        self,
+        *,
+        id: _builtins.str = ...,
+        owner: _heimdall_pb2.SchedulerMetadata | None = ...,
+        job_id: _builtins.str = ...,
+        attempt_id: _builtins.str = ...,
+        attempt_index: _builtins.int = ...,
+        state: _builtins.str = ...,
+        why: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        failure_class: _builtins.str = ...,
+        settled: _builtins.bool = ...,
+        began_at: _timestamp_pb2.Timestamp | None = ...,
+        attempts: _abc.Iterable[_builtins.int] | None = ...,
+        lost_step: _builtins.int | None = ...,
+        checkpoint_step: _builtins.int | None = ...,
+        loaded_step: _builtins.int | None = ...,
+        resumed_step: _builtins.int | None = ...,
+        total_seconds: _builtins.float = ...,
+        parts: _abc.Iterable[Global___RecoveryPart] | None = ...,
+        undivided_seconds: _builtins.float = ...,
+        undivided: _abc.Iterable[_builtins.str] | None = ...,
+        largest: _builtins.str = ...,
+        moments: _abc.Iterable[Global___RecoveryMoment] | None = ...,
+        clock_off_seconds: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_checkpoint_step", b"_checkpoint_step", "_loaded_step", b"_loaded_step", "_lost_step", b"_lost_step", "_resumed_step", b"_resumed_step", "began_at", b"began_at", "checkpoint_step", b"checkpoint_step", "loaded_step", b"loaded_step", "lost_step", b"lost_step", "owner", b"owner", "resumed_step", b"resumed_step"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_checkpoint_step", b"_checkpoint_step", "_loaded_step", b"_loaded_step", "_lost_step", b"_lost_step", "_resumed_step", b"_resumed_step", "attempt_id", b"attempt_id", "attempt_index", b"attempt_index", "attempts", b"attempts", "began_at", b"began_at", "checkpoint_step", b"checkpoint_step", "clock_off_seconds", b"clock_off_seconds", "failure_class", b"failure_class", "id", b"id", "job_id", b"job_id", "largest", b"largest", "loaded_step", b"loaded_step", "lost_step", b"lost_step", "moments", b"moments", "owner", b"owner", "parts", b"parts", "reason", b"reason", "resumed_step", b"resumed_step", "settled", b"settled", "state", b"state", "total_seconds", b"total_seconds", "undivided", b"undivided", "undivided_seconds", b"undivided_seconds", "why", b"why"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__checkpoint_step: _TypeAlias = _typing.Literal["checkpoint_step"]  # noqa: Y015
+    _WhichOneofArgType__checkpoint_step: _TypeAlias = _typing.Literal["_checkpoint_step", b"_checkpoint_step"]  # noqa: Y015
+    _WhichOneofReturnType__loaded_step: _TypeAlias = _typing.Literal["loaded_step"]  # noqa: Y015
+    _WhichOneofArgType__loaded_step: _TypeAlias = _typing.Literal["_loaded_step", b"_loaded_step"]  # noqa: Y015
+    _WhichOneofReturnType__lost_step: _TypeAlias = _typing.Literal["lost_step"]  # noqa: Y015
+    _WhichOneofArgType__lost_step: _TypeAlias = _typing.Literal["_lost_step", b"_lost_step"]  # noqa: Y015
+    _WhichOneofReturnType__resumed_step: _TypeAlias = _typing.Literal["resumed_step"]  # noqa: Y015
+    _WhichOneofArgType__resumed_step: _TypeAlias = _typing.Literal["_resumed_step", b"_resumed_step"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__checkpoint_step) -> _WhichOneofReturnType__checkpoint_step | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__loaded_step) -> _WhichOneofReturnType__loaded_step | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__lost_step) -> _WhichOneofReturnType__lost_step | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__resumed_step) -> _WhichOneofReturnType__resumed_step | None: ...
+
+Global___Recovery: _TypeAlias = Recovery  # noqa: Y015
+
+@_typing.final
+class ListRecoveriesRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PAGE_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    page: _builtins.str
+    """Opaque; bound to the other filters."""
+    limit: _builtins.int
+    job_id: _builtins.str
+    state: _builtins.str
+    def __init__(
+        self,
+        *,
+        page: _builtins.str = ...,
+        limit: _builtins.int | None = ...,
+        job_id: _builtins.str = ...,
+        state: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_limit", b"_limit", "limit", b"limit"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_limit", b"_limit", "job_id", b"job_id", "limit", b"limit", "page", b"page", "state", b"state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__limit: _TypeAlias = _typing.Literal["limit"]  # noqa: Y015
+    _WhichOneofArgType__limit: _TypeAlias = _typing.Literal["_limit", b"_limit"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__limit) -> _WhichOneofReturnType__limit | None: ...
+
+Global___ListRecoveriesRequest: _TypeAlias = ListRecoveriesRequest  # noqa: Y015
+
+@_typing.final
+class ListRecoveriesResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RECOVERIES_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    count: _builtins.int
+    next_page_token: _builtins.str
+    @_builtins.property
+    def recoveries(self) -> _containers.RepeatedCompositeFieldContainer[Global___Recovery]: ...
+    def __init__(
+        self,
+        *,
+        recoveries: _abc.Iterable[Global___Recovery] | None = ...,
+        count: _builtins.int = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "next_page_token", b"next_page_token", "recoveries", b"recoveries"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListRecoveriesResponse: _TypeAlias = ListRecoveriesResponse  # noqa: Y015
 
 @_typing.final
 class CappedCount(_message.Message):
@@ -1168,6 +1431,7 @@ class GetExplanationResponse(_message.Message):
     ACTIONS_FIELD_NUMBER: _builtins.int
     MILESTONES_FIELD_NUMBER: _builtins.int
     SIBLINGS_FIELD_NUMBER: _builtins.int
+    RECOVERIES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def job(self) -> _heimdall_pb2.Job: ...
     @_builtins.property
@@ -1200,6 +1464,10 @@ class GetExplanationResponse(_message.Message):
     def siblings(self) -> _containers.RepeatedCompositeFieldContainer[_heimdall_pb2.Job]:
         """The other attempts of the same job, oldest first."""
 
+    @_builtins.property
+    def recoveries(self) -> _containers.RepeatedCompositeFieldContainer[Global___Recovery]:
+        """Those that this attempt's fault began or that it was to make good, oldest first."""
+
     def __init__(
         self,
         *,
@@ -1216,10 +1484,11 @@ class GetExplanationResponse(_message.Message):
         actions: _abc.Iterable[Global___ActionRecord] | None = ...,
         milestones: _abc.Iterable[Global___Milestone] | None = ...,
         siblings: _abc.Iterable[_heimdall_pb2.Job] | None = ...,
+        recoveries: _abc.Iterable[Global___Recovery] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["advice", b"advice", "job", b"job", "progress", b"progress"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["actions", b"actions", "advice", b"advice", "capped", b"capped", "decisions", b"decisions", "generations", b"generations", "issues", b"issues", "job", b"job", "milestones", b"milestones", "progress", b"progress", "siblings", b"siblings", "signals", b"signals", "statuses", b"statuses", "verdicts", b"verdicts"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["actions", b"actions", "advice", b"advice", "capped", b"capped", "decisions", b"decisions", "generations", b"generations", "issues", b"issues", "job", b"job", "milestones", b"milestones", "progress", b"progress", "recoveries", b"recoveries", "siblings", b"siblings", "signals", b"signals", "statuses", b"statuses", "verdicts", b"verdicts"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -69,6 +69,11 @@ class MiddlewatchServiceStub:
                 request_serializer=middlewatch_dot_v1_dot_middlewatch__pb2.GetExplanationRequest.SerializeToString,
                 response_deserializer=middlewatch_dot_v1_dot_middlewatch__pb2.GetExplanationResponse.FromString,
                 _registered_method=True)
+        self.ListRecoveries = channel.unary_unary(
+                '/middlewatch.v1.MiddlewatchService/ListRecoveries',
+                request_serializer=middlewatch_dot_v1_dot_middlewatch__pb2.ListRecoveriesRequest.SerializeToString,
+                response_deserializer=middlewatch_dot_v1_dot_middlewatch__pb2.ListRecoveriesResponse.FromString,
+                _registered_method=True)
         self.ListAuditTrail = channel.unary_unary(
                 '/middlewatch.v1.MiddlewatchService/ListAuditTrail',
                 request_serializer=middlewatch_dot_v1_dot_middlewatch__pb2.ListAuditTrailRequest.SerializeToString,
@@ -149,6 +154,13 @@ class MiddlewatchServiceServicer:
 
     def GetExplanation(self, request, context):
         """Everything that is known of one attempt, from the first signal to the outcome.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListRecoveries(self, request, context):
+        """Recoveries, newest first: from a fault until training is past the step that was lost.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -239,6 +251,11 @@ def add_MiddlewatchServiceServicer_to_server(servicer, server):
                     servicer.GetExplanation,
                     request_deserializer=middlewatch_dot_v1_dot_middlewatch__pb2.GetExplanationRequest.FromString,
                     response_serializer=middlewatch_dot_v1_dot_middlewatch__pb2.GetExplanationResponse.SerializeToString,
+            ),
+            'ListRecoveries': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListRecoveries,
+                    request_deserializer=middlewatch_dot_v1_dot_middlewatch__pb2.ListRecoveriesRequest.FromString,
+                    response_serializer=middlewatch_dot_v1_dot_middlewatch__pb2.ListRecoveriesResponse.SerializeToString,
             ),
             'ListAuditTrail': grpc.unary_unary_rpc_method_handler(
                     servicer.ListAuditTrail,
@@ -465,6 +482,33 @@ class MiddlewatchService:
             '/middlewatch.v1.MiddlewatchService/GetExplanation',
             middlewatch_dot_v1_dot_middlewatch__pb2.GetExplanationRequest.SerializeToString,
             middlewatch_dot_v1_dot_middlewatch__pb2.GetExplanationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListRecoveries(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/middlewatch.v1.MiddlewatchService/ListRecoveries',
+            middlewatch_dot_v1_dot_middlewatch__pb2.ListRecoveriesRequest.SerializeToString,
+            middlewatch_dot_v1_dot_middlewatch__pb2.ListRecoveriesResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -46,6 +46,8 @@ class MiddlewatchServiceStub:
     """Whole advice records: what a controller on another machine needs to act."""
     GetExplanation: _grpc.UnaryUnaryMultiCallable[_middlewatch_pb2.GetExplanationRequest, _middlewatch_pb2.GetExplanationResponse]
     """Everything that is known of one attempt, from the first signal to the outcome."""
+    ListRecoveries: _grpc.UnaryUnaryMultiCallable[_middlewatch_pb2.ListRecoveriesRequest, _middlewatch_pb2.ListRecoveriesResponse]
+    """Recoveries, newest first: from a fault until training is past the step that was lost."""
     ListAuditTrail: _grpc.UnaryUnaryMultiCallable[_middlewatch_pb2.ListAuditTrailRequest, _middlewatch_pb2.ListAuditTrailResponse]
     """The trail of all jobs, by number: without a bound the newest lines."""
     ListLeases: _grpc.UnaryUnaryMultiCallable[_middlewatch_pb2.ListLeasesRequest, _middlewatch_pb2.ListLeasesResponse]
@@ -74,6 +76,8 @@ class MiddlewatchServiceAsyncStub(MiddlewatchServiceStub):
     """Whole advice records: what a controller on another machine needs to act."""
     GetExplanation: _aio.UnaryUnaryMultiCallable[_middlewatch_pb2.GetExplanationRequest, _middlewatch_pb2.GetExplanationResponse]  # type: ignore[assignment]
     """Everything that is known of one attempt, from the first signal to the outcome."""
+    ListRecoveries: _aio.UnaryUnaryMultiCallable[_middlewatch_pb2.ListRecoveriesRequest, _middlewatch_pb2.ListRecoveriesResponse]  # type: ignore[assignment]
+    """Recoveries, newest first: from a fault until training is past the step that was lost."""
     ListAuditTrail: _aio.UnaryUnaryMultiCallable[_middlewatch_pb2.ListAuditTrailRequest, _middlewatch_pb2.ListAuditTrailResponse]  # type: ignore[assignment]
     """The trail of all jobs, by number: without a bound the newest lines."""
     ListLeases: _aio.UnaryUnaryMultiCallable[_middlewatch_pb2.ListLeasesRequest, _middlewatch_pb2.ListLeasesResponse]  # type: ignore[assignment]
@@ -141,6 +145,14 @@ class MiddlewatchServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_middlewatch_pb2.GetExplanationResponse, _abc.Awaitable[_middlewatch_pb2.GetExplanationResponse]]:
         """Everything that is known of one attempt, from the first signal to the outcome."""
+
+    @_abc_1.abstractmethod
+    def ListRecoveries(
+        self,
+        request: _middlewatch_pb2.ListRecoveriesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_middlewatch_pb2.ListRecoveriesResponse, _abc.Awaitable[_middlewatch_pb2.ListRecoveriesResponse]]:
+        """Recoveries, newest first: from a fault until training is past the step that was lost."""
 
     @_abc_1.abstractmethod
     def ListAuditTrail(
