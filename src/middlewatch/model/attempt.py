@@ -57,7 +57,13 @@ class Dependent:
 
     job_id: str
     kind: str
-    """``afterany``, ``afternotok``, ``afterok``, ``after``, ``singleton`` as Slurm spells it."""
+    """``afterany``, ``afternotok``, ``afterok``, ``after``, ``singleton`` as Slurm spells it, or
+    `LET_GO`."""
+
+
+LET_GO = "let go"
+"""``Dependent.kind`` of a job that began to be eligible when this one ended, and of which nobody
+has seen for what it waited."""
 
 
 TOLD = "api"

@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from middlewatch.model.action import Action, ActionKind
 from middlewatch.model.advice import Reason
 from middlewatch.model.answer import Absent, Known
+from middlewatch.model.attempt import LET_GO
 from middlewatch.model.scheduler import FAILURES, JobState, JobView
 from middlewatch.reconciliation.in_flight import refused_until, unanswered
 from middlewatch.reconciliation.letting_go import REQUEUES
@@ -43,7 +44,7 @@ HETEROGENEOUS = (
 )
 ONLY_BATCH = "Only batch jobs"
 """How Slurm begins its refusal to requeue an interactive job, for which it keeps no script."""
-TAKE_OVER = frozenset({"afterany", "afternotok", "singleton"})
+TAKE_OVER = frozenset({"afterany", "afternotok", "singleton", LET_GO})
 
 
 def restart_step(situation: Situation, view: JobView | None, now: datetime) -> Step:
@@ -111,7 +112,8 @@ def _of_target(situation: Situation, view: JobView, now: datetime) -> Step:
 
 def _of_running_target(situation: Situation, view: JobView, now: datetime) -> Step:
     if view.held:
-        return Wait("an operator holds the running job", None, Reason.OPERATOR_HOLD)
+        who = "its owner" if view.reason == "JobHeldUser" else "an operator"
+        return Wait(f"{who} holds the running job", None, Reason.OPERATOR_HOLD)
     if view.flags:
         # Being set up, resized, or stopped by a signal that somebody sent: not simply running.
         words = ", ".join(sorted(flag.value for flag in view.flags))

@@ -10,7 +10,7 @@ import pytest
 from middlewatch.model.action import ActionKind, Answered
 from middlewatch.model.advice import Disposition, Reason
 from middlewatch.model.answer import Absent, Known, Unknown
-from middlewatch.model.attempt import AttemptEnd, Dependent, EndedBy
+from middlewatch.model.attempt import LET_GO, AttemptEnd, Dependent, EndedBy
 from middlewatch.model.scheduler import ClusterFacts, JobFlag, JobState
 from middlewatch.model.signal import Progress
 from middlewatch.reconciliation.exclusions import users_own
@@ -128,7 +128,7 @@ def test_the_requeue_flag_is_asked_for_when_the_listing_does_not_show_it() -> No
     assert next_step(situation(target(), detail=None), at(10)) == Need(Fact.DETAIL)
 
 
-@pytest.mark.parametrize("kind", ["afterany", "afternotok", "singleton"])
+@pytest.mark.parametrize("kind", ["afterany", "afternotok", "singleton", LET_GO])
 def test_a_dependent_that_the_end_let_go_is_the_successor(kind: str) -> None:
     made = situation(target(), attempt=attempt(dependents=(Dependent("124", kind),)))
     assert reports(made) == (Disposition.ABANDONED, Reason.SUCCEEDED_BY_DEPENDENT)

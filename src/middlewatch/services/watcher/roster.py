@@ -31,9 +31,11 @@ from middlewatch.ports.scheduler import Scheduler
 from middlewatch.ports.store import AttemptFilter, Store
 from middlewatch.services.watcher.declared import declared_signal
 from middlewatch.services.watcher.dependents import (
+    Awaited,
     by_awaited,
     is_singleton,
     singletons_behind,
+    waiting_for,
 )
 from middlewatch.services.watcher.ends import gone, with_accounting
 from middlewatch.services.watcher.memory import Kept
@@ -74,6 +76,7 @@ class Roster:
         self._strangers: dict[tuple[str, datetime], datetime] = {}
         """Jobs without an opt-in, with the time at which they were last asked."""
         self._names: dict[tuple[str, datetime], str] = {}
+        self._awaited = Awaited()
         self._loaded = False
         self._details_left = 0
         self._quick_left = 0
@@ -180,6 +183,7 @@ class Roster:
         self._unhurried_left = self._settings.unhurried_per_tick
         report.jobs_listed = len(snapshot.jobs)
         waiting = by_awaited(snapshot.jobs)
+        self._awaited.note(snapshot.jobs, waiting)
         listed: set[str] = set()
         ours = [view for view in snapshot.jobs if self._share.owns(view.job_id)]
         for view in sorted(ours, key=lambda view: urgency(view, now)):
@@ -345,6 +349,7 @@ class Roster:
             last_seen_at=now,
             user=view.user,
             uid=view.uid,
+            dependents=self._awaited.let_go_by(view) if view.ended else (),
         )
         if any(entry.attempt.id == attempt.id for entry in kept):
             # Vanished with an older state of the scheduler, and here again.
@@ -463,10 +468,7 @@ class Roster:
             if gone or not attempt.live or attempt.completing:
                 # From here on the listing has forgotten them: what was noted stands.
                 continue
-            array = attempt.job_id.partition("_")[0]
-            found = list(waiting.get(attempt.job_id, ()))
-            if array != attempt.job_id:
-                found.extend(waiting.get(array, ()))
+            found = list(waiting_for(attempt.job_id, waiting))
             found.extend(singletons_behind(attempt, singletons))
             dependents = tuple(dict.fromkeys(found))
             if dependents != attempt.dependents:
