@@ -132,11 +132,17 @@ def _row(job: Job, now: datetime) -> tuple[object, ...]:
         show.span(elapsed(job, now)),
         extra.get("nodeCount") or len(nodes) or "-",
         extra.get("optInMode") or "off",
-        show.folded(nodes) or (f"({extra['reason']})" if extra.get("reason") else "-"),
+        _where(job),
         _progress(job),
         seen(job, now),
         "; ".join(_notes(job)) or "-",
     )
+
+
+def _where(job: Job) -> str:
+    """Its nodes, or in brackets why it has none."""
+    reason = _extra(job).get("reason")
+    return show.folded(job.get("nodes") or []) or (f"({reason})" if reason else "-")
 
 
 def _progress(job: Job) -> str:
@@ -194,7 +200,7 @@ def _notes(job: Job) -> Iterable[str]:
         yield advised.rstrip()
     if extra.get("vanished"):
         yield "lost by the scheduler"
-    if extra.get("held"):
+    if extra.get("held") and not extra.get("endedBy"):
         yield "held"
     if "log" in ((job.get("progress") or {}).get("unseen") or []):
         yield f"its output cannot be seen (mw explain {job.get('jobId')})"
@@ -243,7 +249,7 @@ def job(session: Session, job: str) -> None:
                 _exit(_extra(one)),
                 show.clock_time(one.get("startTime")),
                 show.span(elapsed(one, now())),
-                show.folded(one.get("nodes") or []) or "-",
+                _where(one),
             )
             for one in attempts
         ],

@@ -29,6 +29,7 @@ _REFUSALS = (
     "Job is in held state, pending scheduler release",
     "Changes to job priority are not persistent, change nice instead",
     "Requested node configuration is not available",
+    "Only batch jobs are accepted or processed",
 )
 _SAID = "|".join(re.escape(text) for text in _REFUSALS)
 _REFUSAL = re.compile(
