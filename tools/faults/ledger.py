@@ -23,8 +23,8 @@ AdviceKey = tuple[str, int]
 
 @dataclass
 class Ledger:
-    """``state`` is the state directory, which names the gateway; ``jobs`` the job numbers whose trail is read. ``on_outcome`` is called with each record whose outcome was
-    seen for the first time."""
+    """``state`` is the state directory, which names the gateway; ``jobs`` the job numbers whose trail is
+    read. ``on_outcome`` is called with each record whose outcome was seen for the first time."""
 
     state: Path
     jobs: list[str]
@@ -38,15 +38,16 @@ class Ledger:
     lost_audit: set[str] = field(default_factory=set)
     reads: int = 0
     problem: str = ""
+    _kept: ApiClient | None = None
 
     def read(self) -> bool:
         """Note what can be read now; False where nobody answers."""
         try:
-            with self._client(5.0) as client:
-                records = list(client.advice_records())
-                events = self._trail(client)
+            client = self._client()
+            records = list(client.advice_records())
+            events = self._trail(client)
         except (PortError, OSError) as error:
-            self.problem = str(error)
+            self._no_answer(error)
             return False
         self.reads += 1
         for record in records:
@@ -66,16 +67,16 @@ class Ledger:
     def compare(self) -> bool:
         """After a restart: what was readable and is not any more; False where nobody answers."""
         try:
-            with self._client(10.0) as client:
-                now: dict[AdviceKey, dict[str, Any]] = {}
-                for attempt in {attempt for attempt, _ in self.advice}:
-                    for record in client.explanation(attempt).get("generations", []):
-                        now[_key(record)] = record
-                for record in client.advice_records():
+            client = self._client()
+            now: dict[AdviceKey, dict[str, Any]] = {}
+            for attempt in {attempt for attempt, _ in self.advice}:
+                for record in client.explanation(attempt).get("generations", []):
                     now[_key(record)] = record
-                events = _events(self._trail(client))
+            for record in client.advice_records():
+                now[_key(record)] = record
+            events = _events(self._trail(client))
         except (PortError, OSError) as error:
-            self.problem = str(error)
+            self._no_answer(error)
             return False
         self.records |= now
         for key, intent in self.advice.items():
@@ -104,11 +105,23 @@ class Ledger:
         missing |= set(range(1, last + 1)) - numbers
         self.lost_audit.update(f"there is no event {number}" for number in missing)
 
-    def _client(self, timeout_s: float) -> ApiClient:
+    def _client(self) -> ApiClient:
         """Raises OSError where the files are not there yet."""
-        url = (self.state / "url").read_text().strip()
-        token = (self.state / "token").read_text().strip()
-        return ApiClient(url=url, token=token, timeout_s=timeout_s)
+        if self._kept is None:
+            url = (self.state / "url").read_text().strip()
+            token = (self.state / "token").read_text().strip()
+            self._kept = ApiClient(url=url, token=token, timeout_s=8.0)
+        return self._kept
+
+    def _no_answer(self, error: Exception) -> None:
+        """Whoever comes after this one may serve elsewhere."""
+        self.problem = str(error)
+        self.close()
+
+    def close(self) -> None:
+        if self._kept is not None:
+            self._kept.close()
+            self._kept = None
 
     def _trail(self, client: ApiClient) -> list[dict[str, Any]]:
         return [event for job_id in self.jobs for event in client.audit(jobId=job_id)]

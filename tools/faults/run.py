@@ -104,6 +104,7 @@ class Run:
             commandlog.answer(self._meeting(number))
         for thread in self._threads:
             thread.join()
+        self.ledger.close()
         self.site.close()
         for job_id in (self.seen.job_id, self.seen.bystander_id):
             if job_id:

@@ -301,10 +301,11 @@ def _ended_for_good(seen: Seen, attempt: int, command: Command) -> str:
 
 
 def _fate(seen: Seen, successor: int, how: str) -> list[Finding]:
+    over = "it had completed" if how == "completed" else "it had been cancelled"
     begun = [n for n in seen.notes if n.word == "begin" and n.attempt >= successor]
     if not begun and (not seen.row.known or seen.row.state in ENDED):
-        return [Finding("revived_then_undone", 1, f"it had {how}; revived, and cancelled unrun")]
-    what = f"it had {how}, and " + (
+        return [Finding("revived_then_undone", 1, f"{over}; revived, and undone unrun")]
+    what = f"{over}, and " + (
         f"attempt {begun[0].attempt} trained" if begun else f"is {seen.row.state} at the end"
     )
     let_go = any(c.lets_go and c.before.restarts == successor for c in seen.commands)
