@@ -27,6 +27,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "jobs": ("reading", "jobs that are watched, and how they fare"),
         "job": ("reading", "one job, all its attempts"),
         "advice": ("reading", "what was decided, and what came of it"),
+        "recoveries": ("recovered", "did training go on, and where did the time go"),
         "explain": ("explaining", "why: signals, issue, verdict, decision, outcome"),
         "audit": ("auditing", "the trail: seen, believed, decided, done, confirmed"),
     },

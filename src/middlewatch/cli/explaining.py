@@ -12,6 +12,7 @@ from middlewatch.cli import asking, completing, show
 from middlewatch.cli.failure import Exit
 from middlewatch.cli.in_short import in_short
 from middlewatch.cli.reading import advice_line, explanation, progress_line
+from middlewatch.cli.recovered import lines_of
 from middlewatch.cli.session import Session, with_session
 
 Record = Mapping[str, Any]
@@ -104,6 +105,8 @@ def story(body: Record, *, with_inputs: bool = False) -> Iterable[str]:
     yield from _advice(body)
     yield from _actions(body)
     yield from _milestones(body)
+    for recovery in body.get("recoveries") or []:
+        yield from lines_of(recovery)
     if not _story(body):
         yield ""
         yield "Nothing was decided: no issue has come of what was seen."
@@ -242,8 +245,18 @@ def _milestones(body: Record) -> Iterable[str]:
         step = milestone.get("step")
         yield (
             f"  {show.clock_time(milestone.get('at'))} {str(milestone.get('kind')).upper():<12} "
-            f"{after:<10}" + (f" step {step}" if step is not None else "")
+            f"{after:<10}"
+            + (f" {milestone['source']:<10}" if milestone.get("source") else "")
+            + _learnt(milestone)
+            + (f" step {step}" if step is not None else "")
         ).rstrip()
+
+
+def _learnt(milestone: Record) -> str:
+    """How much later than it happened it was learnt, where that is worth a word."""
+    at, learned = show.moment(milestone.get("at")), show.moment(milestone.get("learnedAt"))
+    late = (learned - at).total_seconds() if at and learned else 0.0
+    return f" learnt {late:.1f} s later" if late >= 0.1 else ""
 
 
 def _replayed(decision: Record) -> dict[str, Any]:

@@ -115,11 +115,24 @@ def _came_of_it(body: Record) -> str:
         told += _last_action(body)
     successor = _successor(body) if not told.startswith("ABANDONED") else ""
     fault, resumed = _milestone(body, "fault"), _milestone(body, "resumed")
+    recovered = _recovery(body)
+    if recovered and not resumed:
+        successor += f"; {recovered}"
     if fault and resumed:
         began, there = show.moment(fault.get("at")), show.moment(resumed.get("at"))
         took = f", {(there - began).total_seconds():.1f} s after it" if began and there else ""
         successor += f"; past the fault with step {resumed.get('step')}{took}"
     return told + successor
+
+
+def _recovery(body: Record) -> str:
+    """What became of the recovery that the attempt's fault began, where it is not simply going on."""
+    this = (body.get("job") or {}).get("heimdallJobId")
+    own = [r for r in body.get("recoveries") or [] if r.get("attemptId") == this]
+    if not own or own[-1].get("state") not in {"restarted_not_recovered", "unverified"}:
+        return ""
+    word = str(own[-1]["state"]).replace("restarted_not_recovered", "restarted, not recovered")
+    return f"{word} ({own[-1].get('why')})"
 
 
 def _last_action(body: Record) -> str:

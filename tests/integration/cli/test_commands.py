@@ -100,7 +100,13 @@ def test_a_job_that_nobody_knows_is_not_found(world: World) -> None:
 
 def test_empty_answers_are_answers(world: World) -> None:
     world.up("--no-watchdog")
-    for words in (("jobs", "--all"), ("advice",), ("advice", "--active"), ("audit",)):
+    for words in (
+        ("jobs", "--all"),
+        ("advice",),
+        ("advice", "--active"),
+        ("audit",),
+        ("recoveries",),
+    ):
         done = world.run(*words)
         assert done.returncode == 0, done.stderr
         answer = world.run(*words, "--json")
