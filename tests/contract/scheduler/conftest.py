@@ -2,10 +2,11 @@
 
 Over SSH those tests are left out that wait long for Slurm itself and send nothing that the others
 do not; as the jobs' owner and as an Operator those are run where rights could make a difference:
-``MIDDLEWATCH_TEST_TRANSPORTS=all`` runs all of them.
+``MIDDLEWATCH_TEST_TRANSPORTS=all`` runs all of them. On releases other than the machine's those are
+run whose answers differ by release or are read in another way: ``MIDDLEWATCH_TEST_RELEASES=all``
+runs all of them on each.
 
-``MIDDLEWATCH_TEST_LAB=FOLDER`` tries the running lab in that folder (of another release, in a
-chroot) instead of the session's own.
+``MIDDLEWATCH_TEST_LAB=FOLDER`` tries the running lab in that folder instead of the session's own.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from middlewatch.adapters.slurm.ssh import SshCommands
 from middlewatch.lab.cluster import Cluster
 from tests.contract.scheduler.worlds import Real, Simulated, World
 from tests.identities import CommandsAs, private_data
+from tests.labfixture import ReleaseLab
 from tests.sshd import running
 
 SLOW_AND_THE_SAME = frozenset(
@@ -59,18 +61,40 @@ TELLING = {
 """By identity: what is run of the suite by default."""
 
 
+OTHER_RELEASES = ("24.11", "newest")
+SAME_ON_EACH = frozenset(
+    {
+        # Slow, and no release does or spells it differently from another.
+        "test_a_command_without_an_answer_takes_effect_when_slurmctld_goes_on",
+        "test_an_operators_hold_inside_the_window_stays_through_our_update",
+        "test_an_update_replaces_the_exclusions_and_they_survive_the_next_requeue",
+        "test_a_dependent_waits_while_its_running_parent_is_requeued",
+        "test_excluding_a_node_that_the_user_requires_makes_the_job_impossible",
+        "test_an_operators_hold_on_a_running_job_outlives_its_end_and_a_requeue",
+        "test_a_requeued_running_job_waits_for_its_begin_time_under_a_new_submit_time",
+        "test_the_new_restart_count_stands_beside_the_old_submit_time_while_completing",
+        "test_the_fence_also_refuses_the_requeue_of_what_has_ended",
+        "test_a_release_of_a_job_that_is_not_held_changes_nothing",
+        "test_the_end_of_a_failed_parent_lets_afterany_go_and_spoils_afterok_for_good",
+        "test_excluding_every_node_holds_the_job_until_a_shorter_list_lets_it_start",
+    }
+)
+
+
 def left_out(name: str) -> bool:
     """Whether a test is one of those that are run only where all are asked for."""
     test, _, world = name.removesuffix("]").partition("[")
+    if world in OTHER_RELEASES:
+        return test in SAME_ON_EACH and os.environ.get("MIDDLEWATCH_TEST_RELEASES") != "all"
+    if os.environ.get("MIDDLEWATCH_TEST_TRANSPORTS") == "all":
+        return False
     if world in TELLING:
         return test not in TELLING[world]
     return world == "ssh" and test in SLOW_AND_THE_SAME
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out, as deselected, what SSH need not repeat."""
-    if os.environ.get("MIDDLEWATCH_TEST_TRANSPORTS") == "all":
-        return
+    """Leave out, as deselected, what another way, user or release need not repeat."""
     not_now = [item for item in items if left_out(item.name)]
     if not_now:
         config.hook.pytest_deselected(items=not_now)
@@ -89,8 +113,10 @@ def gate(slurm_lab: Cluster) -> Iterator[SshCommands]:
 @pytest.fixture(
     params=[
         pytest.param("22.05.8", id="simulated-22.05"),
+        pytest.param("24.11.5", id="simulated-24.11"),
         pytest.param("26.05.5", id="simulated-26.05"),
         pytest.param("slurm", id="slurm", marks=pytest.mark.slurm),
+        *(pytest.param(name, id=name, marks=pytest.mark.slurm) for name in OTHER_RELEASES),
         pytest.param("ssh", id="ssh", marks=pytest.mark.slurm),
         pytest.param("owner", id="owner", marks=pytest.mark.slurm),
         pytest.param("owner-private", id="owner-private", marks=pytest.mark.slurm),
@@ -102,6 +128,10 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
     if request.param == "ssh":
         lab = request.getfixturevalue("lab")
         yield Real(lab, request.getfixturevalue("gate"))
+        return
+    if request.param in OTHER_RELEASES:
+        release_lab: ReleaseLab = request.getfixturevalue("release_lab")
+        yield Real(release_lab(request.param))
         return
     if request.param in TELLING:
         with as_somebody(request.getfixturevalue("lab"), request.param) as found:
