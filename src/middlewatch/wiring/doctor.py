@@ -26,13 +26,13 @@ from middlewatch.ports.errors import PortError, Unreadable
 from middlewatch.wiring import looking, places
 from middlewatch.wiring.doctor_gate import examined_gate, examined_rest
 from middlewatch.wiring.doctor_jobs import examined_jobs
+from middlewatch.wiring.doctor_rights import examined_rights, examined_watchdog
 from middlewatch.wiring.doctor_stage import examined_stage
 from middlewatch.wiring.doctor_stores import examined_log_store, examined_metrics
 from middlewatch.wiring.findings import Examined, Finding, Level
 from middlewatch.wiring.loading import Loaded, duration_text
 from middlewatch.wiring.plain import plain
 from middlewatch.wiring.settings import Transport
-from middlewatch.wiring.watchdog_supervision import Guard, guard_of
 
 COMMANDS = ("squeue", "scontrol", "sacct", "sacctmgr", "sinfo", "scancel")
 OLDEST, TRIED = (22, 5), "22.05, 24.11 and 26.05"
@@ -204,46 +204,6 @@ def _window(facts: ClusterFacts) -> Iterator[Finding]:
         )
 
 
-def _rights(this: Examined) -> Iterator[Finding]:
-    if this.facts is None:
-        return
-    if this.user is None:
-        return
-    uid, user = this.user[0], this.user[1] or str(this.user[0])
-    slurm_user = slurm_cluster.slurm_user(dict(this.config))
-    if uid == 0 or (slurm_user is not None and slurm_user[1] == uid):
-        this.operator = True
-        yield Finding("rights", Level.OK, f"{user} may act for every job")
-        return
-    done = this.ask(("sacctmgr", "-n", "-P", "show", "user", user, "format=AdminLevel"))
-    level = done.stdout.strip()
-    if done.exit_code == 0 and level in {"Operator", "Administrator"}:
-        this.operator = True
-        yield Finding("rights", Level.OK, f"{user} is {level}: may act for every job")
-        return
-    yield Finding(
-        "rights",
-        Level.INFO,
-        f"{user} is an ordinary user: sees and may restart their own jobs",
-        f"for everybody's: sacctmgr modify user {user} set adminlevel=Operator",
-    )
-
-
-def _private_data(this: Examined) -> Iterator[Finding]:
-    if this.facts is None:
-        return
-    if "jobs" in this.facts.private_data and not this.operator:
-        yield Finding(
-            "private-data",
-            Level.FAIL,
-            "PrivateData=jobs hides others' jobs: no listing is complete, so nothing may be decided",
-            "run as SlurmUser, or sacctmgr modify user "
-            f"{this.user[1] if this.user else 'USER'} set adminlevel=Operator",
-        )
-    else:
-        yield Finding("private-data", Level.OK, "all jobs can be seen")
-
-
 def _accounting(this: Examined) -> Iterator[Finding]:
     if this.facts is None:
         return
@@ -304,28 +264,13 @@ def _running(this: Examined) -> Iterator[Finding]:
         yield Finding("up", Level.INFO, "does not run", "middlewatch up")
     else:
         yield Finding("up", Level.OK, f"runs (process {holder})")
-    settings = this.loaded.settings.watchdog
-    if not settings.enabled:
-        yield Finding("watchdog", Level.WARN, "is switched off", "watchdog.enabled = true")
-        return
-    guarded = guard_of(this.places.state, this.now(), settings.heartbeat_stale_s)
-    if guarded.guard is Guard.ON:
-        yield Finding("watchdog", Level.OK, f"on guard (process {guarded.pid})")
-    elif holder is not None:
-        yield Finding(
-            "watchdog",
-            Level.FAIL,
-            plain(guarded.problem, 300),
-            "see the log of up, which starts it again; or run `middlewatch watchdog`",
-        )
 
 
 CHECKS: tuple[Callable[[Examined], Iterator[Finding]], ...] = (
     _program,
     _commands,
     _controller_daemon,
-    _rights,
-    _private_data,
+    examined_rights,
     _accounting,
     examined_jobs,
     examined_log_store,
@@ -333,6 +278,7 @@ CHECKS: tuple[Callable[[Examined], Iterator[Finding]], ...] = (
     _state,
     examined_stage,
     _running,
+    examined_watchdog,
 )
 BY_REST: tuple[Callable[[Examined], Iterator[Finding]], ...] = (
     _program,
@@ -342,5 +288,6 @@ BY_REST: tuple[Callable[[Examined], Iterator[Finding]], ...] = (
     _state,
     examined_stage,
     _running,
+    examined_watchdog,
 )
 """Where slurmrestd stands for Slurm's commands: what needs one of those cannot be looked at."""

@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from middlewatch.adapters.slurm.command import Commands, Finished
-from middlewatch.model.scheduler import ClusterFacts
+from middlewatch.model.scheduler import ActsFor, ClusterFacts
 from middlewatch.ports.scheduler import Scheduler
 from middlewatch.wiring import places
 from middlewatch.wiring.loading import Loaded
@@ -43,7 +43,8 @@ class Examined:
     environment: str
     config: Mapping[str, str] = field(default_factory=dict)
     facts: ClusterFacts | None = None
-    operator: bool = False
+    acts_for: ActsFor | None = None
+    """Whose jobs this user may change, once that is known."""
     commands: Commands | None = None
     user: tuple[int, str] | None = None
     """Whom Slurm's commands run as, here or behind the gate."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import fcntl
 import hashlib
 import json
@@ -16,6 +17,7 @@ import logging
 import logging.handlers
 import os
 import signal
+import stat
 import sys
 import threading
 from collections.abc import Sequence
@@ -46,6 +48,7 @@ LOG_BYTES = 4 * 1024 * 1024
 EX_OK, EX_FAILED, EX_CONFLICT, EX_CONFIG = 0, 1, 5, 78
 UP_GRACE_S = 30.0
 TIDY_EVERY_S = 3600.0
+_CANNOT_BE_WRITTEN = frozenset({errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EACCES})
 REMEMBER_DAYS = 30
 """How long the journal remembers which of a job's exclusions were its user's own."""
 
@@ -150,7 +153,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.writelines(f"watchdog: {problem}\n" for problem in problems)
         return EX_CONFIG
     try:
-        spec.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not spec.state_dir.is_dir():
+            spec.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = _take_lock(spec.state_dir)
     except OSError as error:
         sys.stderr.write(
@@ -178,10 +182,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _take_lock(state_dir: Path) -> int | None:
-    """The right to guard this directory, held until the process ends; None: somebody has it."""
-    handle = os.open(
-        state_dir / presence.WATCHDOG_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
-    )
+    """The right to guard this directory, held until the process ends; None: somebody has it.
+
+    Where nothing can be written any more (a full disk, or one that was mounted anew for reading),
+    the file as it is, or the directory itself, is locked: there is still a journal to read.
+    """
+    path = state_dir / presence.WATCHDOG_LOCK
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        if error.errno not in _CANNOT_BE_WRITTEN:
+            raise
+        there = path if path.exists() else state_dir
+        handle = os.open(there, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -235,6 +248,7 @@ class Process:
         self._tidied_at = self._clock.now()
         self._up: UpState | None = None
         self._last: Round | None = None
+        self._lifeless = ""
 
     def run(self, ready: int | None = None) -> int:
         """Turn until there is a reason to leave; the exit code. One byte goes to ``ready`` once
@@ -242,7 +256,10 @@ class Process:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        (self._spec.state_dir / presence.WATCHDOG_PID).write_text(f"{os.getpid()}\n")
+        try:
+            (self._spec.state_dir / presence.WATCHDOG_PID).write_text(f"{os.getpid()}\n")
+        except OSError as error:
+            self._log.warning("the process number could not be written: %s", error)
         self._show_life()
         self._tidy()
         self._log.info("on guard, mode %s, over %s", self._spec.mode.value, self._spec.state_dir)
@@ -263,7 +280,10 @@ class Process:
         return (presence.WATCHDOG_PID, presence.WATCHDOG_ALIVE)
 
     def _stands(self) -> bool:
-        return presence.is_file_of(self._lock, self._spec.state_dir / presence.WATCHDOG_LOCK)
+        folder = self._spec.state_dir
+        if stat.S_ISDIR(os.fstat(self._lock).st_mode):
+            return presence.is_file_of(self._lock, folder)
+        return presence.is_file_of(self._lock, folder / presence.WATCHDOG_LOCK)
 
     def _turn(self) -> int:
         while True:
@@ -322,19 +342,30 @@ class Process:
         standing = "unknown" if last is None or last.standing is None else str(last.standing)
         leaving = " leaving" if self._asked_to_leave is not None else ""
         told = self._spec.digest()
-        note = f"mode={self._spec.mode.value} standing={standing} told={told}{leaving}"
+        refused = f" refused={','.join(last.refused)}" if last is not None and last.refused else ""
+        note = f"mode={self._spec.mode.value} standing={standing} told={told}{refused}{leaving}"
         try:
             presence.write(
                 self._spec.state_dir / presence.WATCHDOG_ALIVE,
                 presence.of_this_process(self._clock.now(), note),
             )
+            self._lifeless = ""
         except OSError as error:
-            self._log.warning("no sign of life could be written: %s", error)
+            if self._lifeless != str(error):
+                self._lifeless = str(error)
+                self._log.warning("no sign of life can be written: %s", error)
 
     def _tidy(self) -> None:
         self._tidied_at = now = self._clock.now()
         since = now - timedelta(days=REMEMBER_DAYS)
         try:
+            unreadable = self._journal.read().garbage
+            if unreadable:
+                self._log.error(
+                    "%d lines of the journal cannot be read: what they spoke of is not guarded; look "
+                    "for held jobs: squeue -t SPECIAL_EXIT",
+                    unreadable,
+                )
             before, after = self._journal.compact(lambda entries: worth_keeping(entries, since))
             found = self._journal.read()
         except PortError as error:
@@ -413,11 +444,21 @@ def _stderr_log() -> logging.Logger:
 
 
 def _file_log(state_dir: Path) -> logging.Logger:
-    return _logger(
-        logging.handlers.RotatingFileHandler(
+    try:
+        handler: logging.Handler = logging.handlers.RotatingFileHandler(
             state_dir / presence.WATCHDOG_LOG, maxBytes=LOG_BYTES, backupCount=1
         )
-    )
+    except OSError:
+        handler = _system_log()
+    return _logger(handler)
+
+
+def _system_log() -> logging.Handler:
+    """Where the state directory takes no line, the machine's own log may."""
+    try:
+        return logging.handlers.SysLogHandler("/dev/log", logging.handlers.SysLogHandler.LOG_DAEMON)
+    except OSError:
+        return logging.NullHandler()
 
 
 if __name__ == "__main__":

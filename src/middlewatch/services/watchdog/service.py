@@ -48,6 +48,7 @@ class Round:
     or the scheduler did not answer). ``overdue`` counts the jobs that the tick's
     look showed past a deadline, those that somebody else decides about (``left_to_others``) aside.
     ``done`` holds the commands that were issued, ``would`` those that monitor mode withheld.
+    ``refused`` names the jobs that are still overdue because the scheduler refused a command.
     """
 
     standing: int | None = 0
@@ -57,6 +58,7 @@ class Round:
     done: tuple[CommandResult, ...] = ()
     would: tuple[Action, ...] = ()
     problems: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
 
     @property
     def quiet(self) -> bool:
@@ -105,6 +107,7 @@ class Watchdog:
         self._others: set[str] = set()
         self._over_since: dict[tuple[str, str, int, datetime], datetime] = {}
         self._said: dict[str, str] = {}
+        self._refused: set[str] = set()
 
     def tick(self, now: datetime, *, leaving: bool = False) -> Round:
         """One round. ``leaving``: everything of ours counts as past its deadline now.
@@ -122,6 +125,7 @@ class Watchdog:
             self._over_since.clear()
             self._rest.clear()
             self._others.clear()
+            self._refused.clear()
             self._said.clear()
             return Round(problems=self._problems)
         if leaving:
@@ -217,10 +221,12 @@ class Watchdog:
         self._last_slot = step.slot or self._last_slot
         text = f"{' '.join(result.argv)} ({action.why})"
         if result.answered is Answered.DONE:
+            self._refused.discard(action.job_id)
             self._log.info("done: %s", text)
         elif result.answered is Answered.REFUSED:
             self._rest[action.job_id] = result.ended_at + timedelta(seconds=REST_S)
-            self._log.error("refused: %s: %s", text, result.text)
+            self._refused.add(action.job_id)
+            self._log.error("refused: %s: %s%s", text, result.text, _missing_right(result.text))
         else:
             # It may still happen: not repeated before the scheduler's own time-out has passed.
             wait = timedelta(seconds=in_flight_s(self._facts))
@@ -239,6 +245,7 @@ class Watchdog:
     ) -> Round:
         present = {one.view.job_id for one in found}
         self._others &= present
+        self._refused &= present
         stands = lurks = 0
         still_over = set()
         for one in obligations:
@@ -275,6 +282,7 @@ class Watchdog:
             done=tuple(tally.done),
             would=tuple(tally.would),
             problems=self._problems,
+            refused=tuple(sorted(self._refused)),
         )
 
     def _settle(self, obligation: Obligation) -> None:
@@ -313,3 +321,16 @@ class Watchdog:
     def _forget(self, about: str) -> None:
         if self._said.pop(about, None) is not None:
             self._log.info("%s: well again", about)
+
+
+_DENIED = ("Access/permission denied", "Invalid user id")
+
+
+def _missing_right(text: str) -> str:
+    """What to do about a refusal, where it is a right that is missing."""
+    if not any(said in text for said in _DENIED):
+        return ""
+    return (
+        "; this user may not change that job: run the watchdog as the job's owner or as an Operator "
+        "(sacctmgr modify user … set adminlevel=Operator), and let go by hand: scontrol release"
+    )
