@@ -40,6 +40,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "logs": ("ingesting", "`logs check`: do the logs that are shipped fit? says how to mend"),
         "check-comment": ("comments", "can a job's opt-in be read? prints the right line"),
         "limits": ("limiting", "when silence is an alarm: show, preview and change it"),
+        "hint": ("hinting", "something has happened to a job: look now (for epilogs)"),
         "rollback": ("rolling", "back to monitor mode at once, whatever the settings say"),
         "token": ("tokens", "who may call the API: add, list and revoke tokens"),
         "slurm-gate": ("gating", "the program that a Slurm host needs to be reached by SSH"),

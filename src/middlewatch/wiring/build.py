@@ -99,6 +99,7 @@ def manager(parts: Parts, owned: Ownership, log: Any, hint: Hint) -> Service:
 
 def watcher(parts: Parts, log: Any, hint: Hint) -> Service:
     """``hint`` is called after a tick that stored something."""
+    from middlewatch.adapters.hints.file import HintFile
     from middlewatch.adapters.logs import FileLogs, RecordCodec, room_for_files
     from middlewatch.adapters.logstores import StoreLogs
     from middlewatch.adapters.scan import OwnPatterns
@@ -106,8 +107,10 @@ def watcher(parts: Parts, log: Any, hint: Hint) -> Service:
     from middlewatch.adapters.scan.engine import Engine, NoEngineError, engine_of, scanner_for
     from middlewatch.services.watcher import Watch, Watcher
     from middlewatch.services.watcher.health import Health
+    from middlewatch.services.watcher.settings import WatcherSettings
     from middlewatch.services.watcher.share import Part
     from middlewatch.wiring.evidence import evidence
+    from middlewatch.wiring.hinting import hint_path
     from middlewatch.wiring.loading import BadSettings, Problem
     from middlewatch.wiring.logsource import sources
     from middlewatch.wiring.memory import collect_rarely
@@ -135,6 +138,11 @@ def watcher(parts: Parts, log: Any, hint: Hint) -> Service:
         patterns={**catalogue.by_id(), **loops.by_id()},
         codec=RecordCodec(Watch),
         policy=parts.settings.policy,
+        settings=WatcherSettings(
+            listing_shortest_s=parts.settings.watcher.listing_shortest_s,
+            listing_longest_s=parts.settings.watcher.listing_longest_s,
+        ),
+        hinted=HintFile(hint_path(parts.settings, parts.places.state)).came,
         clock=parts.clock,
         own=OwnPatterns(),
         evidence=evidence(parts.settings.metrics, parts.clock),

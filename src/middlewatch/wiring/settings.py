@@ -150,7 +150,18 @@ class GatewaySettings:
 @dataclass(frozen=True, slots=True)
 class WatcherSettings:
     interval_s: float = _key(
-        1.0, "between two rounds: one listing of the cluster, then the logs", 0.05
+        1.0, "between two rounds over the logs, with one listing of the cluster at most", 0.05
+    )
+    listing_shortest_s: float = _key(
+        1.0, "between two listings while an opted-in job runs or a restart is under way", 0.05
+    )
+    listing_longest_s: float = _key(
+        45.0, "between two listings while nothing is live; below policy.seen_after_end", 0.05, 600.0
+    )
+    hint_file: str = _key(
+        "",
+        "touched by whoever saw a job end: then the next round lists; empty: hint in the state"
+        " directory",
     )
     name: str = _key("", "of a further watcher on the same state directory; empty: the first one")
     lease_s: float = _key(
@@ -431,6 +442,7 @@ def contradictions(settings: Settings) -> Iterator[tuple[str, str, str]]:
     if gateway.insecure and deployment.mode is not Mode.MONITOR:
         yield "gateway", "insecure", 'refused with mode "action": only monitor'
     yield from about_transport(settings)
+    yield from _about_listings(settings)
     if settings.metrics.url:
         yield from _about_metrics(settings.metrics)
     if settings.logs.source is not LogsSource.FILES:
@@ -459,6 +471,12 @@ def contradictions(settings: Settings) -> Iterator[tuple[str, str, str]]:
             name = problem.partition(" ")[0].removesuffix("_s")
             known = {item.name.removesuffix("_s") for item in dataclasses.fields(WatchdogSettings)}
             yield "watchdog", name if name in known else "max_hold", problem
+
+
+def _about_listings(settings: Settings) -> Iterator[tuple[str, str, str]]:
+    given = settings.watcher
+    if given.listing_longest_s < given.listing_shortest_s:
+        yield "watcher", "listing_longest", "must not be shorter than watcher.listing_shortest"
 
 
 def _about_metrics(given: MetricsSettings) -> Iterator[tuple[str, str, str]]:
@@ -549,5 +567,10 @@ def cautions(settings: Settings) -> Iterator[str]:
                 'deployment.mode is "action" without an acting watchdog: if we die, nobody lets '
                 "go what we hold"
             )
+    if settings.watcher.listing_longest_s >= settings.policy.seen_after_end_s:
+        yield (
+            "watcher.listing_longest is not shorter than policy.seen_after_end: a job that begins and "
+            "ends between two listings will be left alone"
+        )
     if settings.gateway.insecure:
         yield "gateway.insecure: ANYBODY ON THIS MACHINE may read and write everything"

@@ -8,10 +8,10 @@ bounded, so that ten thousand strangers' jobs delay nobody.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 
-from middlewatch.model.answer import Absent, Known, Unknown
+from middlewatch.model.answer import Unknown
 from middlewatch.model.attempt import (
     Attempt,
     Dependent,
@@ -29,6 +29,7 @@ from middlewatch.ports.clock import Clock
 from middlewatch.ports.errors import PortError
 from middlewatch.ports.scheduler import Scheduler
 from middlewatch.ports.store import AttemptFilter, Store
+from middlewatch.services.watcher.asking import Questions
 from middlewatch.services.watcher.declared import declared_signal
 from middlewatch.services.watcher.dependents import (
     Awaited,
@@ -78,10 +79,7 @@ class Roster:
         self._names: dict[tuple[str, datetime], str] = {}
         self._awaited = Awaited()
         self._loaded = False
-        self._details_left = 0
-        self._quick_left = 0
-        self._details_took_s = 0.0
-        self._unhurried_left = 0
+        self._questions = Questions(scheduler, settings, self._share, clock)
 
     # -- access ----------------------------------------------------------------------------------
 
@@ -106,6 +104,12 @@ class Roster:
         """Every kept attempt, each job's oldest first."""
         for kept in list(self._jobs.values()):
             yield from kept
+
+    def opted_in(self) -> Iterator[Attempt]:
+        """The attempts whose owners opted in, here, that are not vanished."""
+        for entry in self.all():
+            if watched(entry.attempt) and not entry.attempt.vanished:
+                yield entry.attempt
 
     def by_job(self) -> dict[str, list[Kept]]:
         """The kept attempts of each job number, oldest first."""
@@ -177,16 +181,14 @@ class Roster:
 
     def take(self, snapshot: Snapshot, now: datetime, report: WatcherReport) -> None:
         """Bring the attempts in step with a complete listing."""
-        self._details_left = self._settings.details_per_tick
-        self._quick_left = self._settings.quick_per_tick - self._details_left
-        self._details_took_s = 0.0
-        self._unhurried_left = self._settings.unhurried_per_tick
         report.jobs_listed = len(snapshot.jobs)
         waiting = by_awaited(snapshot.jobs)
         self._awaited.note(snapshot.jobs, waiting)
         listed: set[str] = set()
         ours = [view for view in snapshot.jobs if self._share.owns(view.job_id)]
-        for view in sorted(ours, key=lambda view: urgency(view, now)):
+        ours.sort(key=lambda view: urgency(view, now))
+        self._questions.begin(self._wanted(ours, now))
+        for view in ours:
             if view.array_pending or view.state is JobState.UNREADABLE:
                 listed.add(view.job_id)
                 continue
@@ -199,6 +201,28 @@ class Roster:
         self._ask_again(snapshot, now, report)
         self._ask_strangers(snapshot, now, report)
         self._take_missing(listed, snapshot.only_uid, now, report)
+
+    def _wanted(self, ours: list[JobView], now: datetime) -> Iterator[str]:
+        """Whose details this listing makes necessary: those of new jobs and of changed ones, and
+        of those that are to be asked again."""
+        for view in ours:
+            key = (view.job_id, view.submitted_at)
+            if view.array_pending or view.state is JobState.UNREADABLE:
+                continue
+            if key in self._strangers and view.job_id not in self._jobs:
+                if not view.ended and self._due_again(key, now):
+                    yield view.job_id
+            elif not self._known(view) or self._comment_due(self._jobs[view.job_id][-1], now):
+                yield view.job_id
+
+    def _due_again(self, key: tuple[str, datetime], now: datetime) -> bool:
+        return (now - self._strangers[key]).total_seconds() >= self._settings.others_every_s
+
+    def _comment_due(self, entry: Kept, now: datetime) -> bool:
+        at = entry.detail_at
+        if at is None or not entry.attempt.live:
+            return False
+        return (now - at).total_seconds() >= self._settings.comment_every_s
 
     def _take(self, view: JobView, now: datetime, report: WatcherReport) -> None:
         if self._same_as_before(view, now):
@@ -234,20 +258,23 @@ class Roster:
     def _same_as_before(self, view: JobView, now: datetime) -> bool:
         """Whether the listing shows of the number's newest attempt what the last one showed: of
         thousands of jobs hardly any has news."""
+        known = self._known(view)
+        if known:
+            self._jobs[view.job_id][-1].seen_at = now
+        return known
+
+    def _known(self, view: JobView) -> bool:
         kept = self._jobs.get(view.job_id)
         if not kept:
             return False
         entry = kept[-1]
-        known = (
+        return (
             entry.view == view
             and entry.missing_since is None
             and not entry.attempt.vanished
             and entry.detail_state == view.state.value
             and entry.node_list == view.node_list
         )
-        if known:
-            entry.seen_at = now
-        return known
 
     def _live_again(self, entry: Kept, view: JobView) -> None:
         """The attempt that the older state still has: watched again, if it had not ended."""
@@ -288,51 +315,16 @@ class Roster:
 
     def _replace(self, kept: list[Kept], now: datetime, report: WatcherReport) -> None:
         """The number was given to another job: what was live under it has been forgotten."""
-        for entry in kept:
-            if entry.attempt.live:
-                self._miss(entry, now, report)
+        self._miss([entry for entry in kept if entry.attempt.live], now, report)
 
     # -- details ---------------------------------------------------------------------------------
 
-    def _detail(self, view: JobView, report: WatcherReport) -> JobDetail | None:
-        """The detail of just the attempt that the listing showed; None where it is not to be had
-        now."""
-        if self._details_left > 0:
-            self._details_left -= 1
-        elif view.job_id not in self._jobs and self._answers_quickly():
-            self._quick_left -= 1
-        else:
-            return None
-        report.details_read += 1
-        self._share.keep()
-        began = self._seconds()
-        answer = self._scheduler.detail(view.job_id)
-        self._details_took_s += self._seconds() - began
-        match answer:
-            case Known(detail, _):
-                if detail.submitted_at not in {None, view.submitted_at}:
-                    return None
-                return detail
-            case Absent():
-                return None
-            case Unknown(why, _):
-                report.errors.append(f"job {view.job_id}: comment not read: {why}")
-                return None
-
-    def _answers_quickly(self) -> bool:
-        """Whether a scheduler of which so much was asked in this tick may be asked more."""
-        quick = self._details_took_s < self._settings.details_s
-        return self._clock is not None and self._quick_left > 0 and quick
-
-    def _seconds(self) -> float:
-        return 0.0 if self._clock is None else self._clock.monotonic()
-
     def _begin(self, view: JobView, now: datetime, report: WatcherReport, kept: list[Kept]) -> None:
-        if not kept and urgency(view, now)[0] > 1:
-            if self._unhurried_left <= 0:
-                return
-            self._unhurried_left -= 1
-        detail = self._detail(view, report)
+        hurry = bool(kept) or urgency(view, now)[0] <= 1
+        if not (hurry or self._questions.spare(view.job_id)):
+            return
+        new = view.job_id not in self._jobs
+        detail = self._questions.detail(view, report, new=new)
         if detail is None:
             return
         opt_in = read_comment(detail.comment, self._cluster.environment)
@@ -387,7 +379,7 @@ class Roster:
         ]
 
     def _read_again(self, entry: Kept, view: JobView, now: datetime, report: WatcherReport) -> None:
-        detail = self._detail(view, report)
+        detail = self._questions.detail(view, report, new=False)
         if detail is not None:
             self._written_by_user(entry, detail, view, now)
 
@@ -421,15 +413,19 @@ class Roster:
         old = [
             (entry.detail_at, entry)
             for entry in self.all()
-            if entry.attempt.live
-            and entry.detail_at is not None
-            and (now - entry.detail_at).total_seconds() >= self._settings.comment_every_s
+            if entry.detail_at is not None and self._comment_due(entry, now)
         ]
         old.sort(key=lambda item: item[0])
-        for _, entry in old[: self._settings.again_per_tick]:
+        alone = self._settings.again_per_tick
+        for _, entry in old:
             view = present.get((entry.attempt.job_id, entry.attempt.submitted_at))
-            if view is not None:
-                self._read_again(entry, view, now, report)
+            if view is None:
+                continue
+            if not self._questions.knows(view.job_id):
+                if alone <= 0:
+                    continue
+                alone -= 1
+            self._read_again(entry, view, now, report)
 
     def _ask_strangers(self, snapshot: Snapshot, now: datetime, report: WatcherReport) -> None:
         """Ask a few of those who were not opted in whether they are now."""
@@ -438,14 +434,16 @@ class Roster:
             del self._strangers[key]
             self._names.pop(key, None)
         left = self._settings.others_per_tick
-        for key, asked in sorted(self._strangers.items(), key=lambda item: item[1]):
+        for key, _ in sorted(self._strangers.items(), key=lambda item: item[1]):
             view = present[key]
-            age = (now - asked).total_seconds()
-            if left <= 0 or age < self._settings.others_every_s:
+            if not self._due_again(key, now):
                 return
             if view.ended:
                 continue
-            left -= 1
+            if not self._questions.knows(view.job_id):
+                if left <= 0:
+                    continue
+                left -= 1
             self._strangers[key] = now
             self._begin(view, now, report, self._jobs.get(view.job_id, []))
 
@@ -476,11 +474,10 @@ class Roster:
 
     def _name(self, view: JobView) -> str | None:
         key = (view.job_id, view.submitted_at)
-        if key not in self._names and self._details_left > 0:
-            self._details_left -= 1
-            answer = self._scheduler.detail(view.job_id)
-            if isinstance(answer, Known):
-                self._names[key] = answer.value.name
+        if key not in self._names:
+            name = self._questions.name(view)
+            if name is not None:
+                self._names[key] = name
         return self._names.get(key)
 
     # -- ends ------------------------------------------------------------------------------------
@@ -488,48 +485,35 @@ class Roster:
     def _take_missing(
         self, listed: set[str], only_uid: int | None, now: datetime, report: WatcherReport
     ) -> None:
+        missing = []
         for entry in self.all():
             # A listing of one user's jobs proves nothing about another's.
             shown = only_uid in (None, entry.attempt.uid)
             if shown and entry.attempt.job_id not in listed and entry.attempt.live:
-                self._miss(entry, now, report)
+                missing.append(entry)
+        self._miss(missing, now, report)
 
-    def _miss(self, entry: Kept, now: datetime, report: WatcherReport) -> None:
-        """A complete listing does not show a live attempt: accounting tells what became of it."""
-        if entry.missing_since is None:
-            entry.missing_since = now
-        if not self._may_ask(entry, now, report):
-            return
-        answer = self._scheduler.accounting(entry.attempt.job_id)
-        entry.attempt = gone(entry.attempt, answer, entry.missing_since, now)
-        if entry.attempt.end is not None:
-            report.attempts_ended += 1
+    def _miss(self, missing: list[Kept], now: datetime, report: WatcherReport) -> None:
+        """A complete listing does not show live attempts: accounting tells what became of them."""
+        for entry in missing:
+            entry.missing_since = entry.missing_since or now
+        for entry, answer in self._questions.accounting(missing, now, report):
+            entry.attempt = gone(entry.attempt, answer, entry.missing_since or now, now)
+            if entry.attempt.end is not None:
+                report.attempts_ended += 1
 
     def confirm_ends(self, now: datetime, report: WatcherReport) -> None:
         """Ask accounting about ends that are not final."""
-        for entry in self.all():
-            end = entry.attempt.end
-            if end is None or end.final or not self._may_ask(entry, now, report):
-                continue
-            answer = self._scheduler.accounting(entry.attempt.job_id)
+        open_ends = [
+            entry
+            for entry in self.all()
+            if entry.attempt.end is not None and not entry.attempt.end.final
+        ]
+        for entry, answer in self._questions.accounting(open_ends, now, report):
             gives_up = self._settings.accounting_gives_up_s
             entry.attempt = with_accounting(entry.attempt, answer, now, gives_up)
             if isinstance(answer, Unknown):
                 report.errors.append(f"job {entry.attempt.job_id}: no accounting: {answer.why}")
-
-    def _may_ask(self, entry: Kept, now: datetime, report: WatcherReport) -> bool:
-        """A bounded number of questions per tick, for each attempt at growing distances."""
-        if report.accounting_read >= self._settings.accounting_per_tick:
-            return False
-        if entry.asked_at is not None:
-            distance = min(60.0, 2.0 ** min(entry.asked, 6))
-            if (now - entry.asked_at).total_seconds() < distance:
-                return False
-        self._share.keep()
-        entry.asked_at = now
-        entry.asked += 1
-        report.accounting_read += 1
-        return True
 
 
 def _over(entry: Kept) -> bool:

@@ -25,7 +25,12 @@ class WatcherSettings:
     most every ``others_every_s``; ``again_per_tick`` how many that are. ``details_per_tick``
     bounds all such questions together, ``unhurried_per_tick`` those about jobs that wait or ended
     long ago, of which a cluster can have thousands. A scheduler that answers quickly is asked about
-    more jobs that are new, ``quick_per_tick`` at most, until its answers took ``details_s``.
+    more jobs that are new, ``quick_per_tick`` at most, until its answers took ``details_s``. One that
+    can be asked about many with one command is asked about ``ahead_per_tick`` at most; accounting about
+    ``records_per_tick``, or one by one about ``accounting_per_tick``.
+
+    Between two listings lie ``listing_shortest_s`` (0: none is left out) while something is live, and up
+    to ``listing_longest_s`` while nothing is.
 
     ``late_lines_s``: how long files are read on after an end. ``stale_file_s``: how long after an
     attempt's start a file that was last written before it is taken for somebody else's.
@@ -49,8 +54,12 @@ class WatcherSettings:
     quick_per_tick: int = 64
     details_s: float = 0.2
     unhurried_per_tick: int = 2
+    ahead_per_tick: int = 1000
     again_per_tick: int = 4
+    listing_shortest_s: float = 0.0
+    listing_longest_s: float = 0.0
     accounting_per_tick: int = 8
+    records_per_tick: int = 500
     accounting_gives_up_s: float = 600.0
     late_lines_s: float = 30.0
     append_proof_s: float = 5.0

@@ -14,7 +14,7 @@ from datetime import datetime
 
 from middlewatch.detection.observe import Observation, observe
 from middlewatch.model.advice import DesiredState
-from middlewatch.model.answer import Known, Unknown
+from middlewatch.model.answer import Answer, Known, Unknown
 from middlewatch.model.attempt import Attempt
 from middlewatch.model.copies import replace
 from middlewatch.model.identity import AttemptId
@@ -22,6 +22,7 @@ from middlewatch.model.limits import NOTE, from_text, with_limits
 from middlewatch.model.milestone import Milestone
 from middlewatch.model.pattern import Pattern
 from middlewatch.model.policy import Policy
+from middlewatch.model.scheduler import Snapshot
 from middlewatch.ports import errors
 from middlewatch.ports.clock import Clock
 from middlewatch.ports.scanner import LogSource, Neighbours, OwnPatterns, Scanner
@@ -38,6 +39,7 @@ from middlewatch.services.watcher.roster import Roster, paths_of, watched
 from middlewatch.services.watcher.settings import WatcherSettings
 from middlewatch.services.watcher.share import Share, Whole
 from middlewatch.services.watcher.trail import resumed
+from middlewatch.services.watcher.turns import Turns, liveliness
 
 
 class Watcher:
@@ -61,6 +63,7 @@ class Watcher:
         evidence: Evidence | None = None,
         share: Share | None = None,
         neighbours: Neighbours | None = None,
+        hinted: Callable[[], bool] = lambda: False,
     ) -> None:
         """``patterns`` are those that ``scanner`` was made from, by id, and ``loops``, which searches
         the output of jobs in which no other pattern finds steps. ``clock`` measures what
@@ -68,7 +71,8 @@ class Watcher:
         has an attempt's output; what it says must not change while the attempt runs. ``own`` searches with the progress
         patterns that owners give in their jobs' comments; without it those are not used. ``share``
         says which jobs are this watcher's; without one all are. ``neighbours`` tells whether others
-        are heard where ``logs`` are kept."""
+        are heard where ``logs`` are kept. ``hinted`` tells whether somebody has said since it was
+        last asked that something has happened to a job."""
         self._share = share or Whole()
         self._store = store
         self._scheduler = scheduler
@@ -93,7 +97,9 @@ class Watcher:
         self._hearing = Hearing(neighbours)
         self._lost: set[str] = set()
         """Jobs that are left alone for the rest of this tick."""
-        self._ticks = self._listed = 0
+        self._listed = 0
+        self._hinted = hinted
+        self._turns = Turns(self._settings.listing_shortest_s, self._settings.listing_longest_s)
         self._turn_of = 0
         self._unread: str | None = None
         """The first job that the last tick had no time for."""
@@ -112,7 +118,7 @@ class Watcher:
         if self._reader.appends is None:
             facts = self._scheduler.facts()
             self._reader.appends = facts.value.file_append if isinstance(facts, Known) else None
-        answer = self._scheduler.listing() if self._lists(came) else None
+        answer, took_s = self._list() if self._lists(came, now) else (None, 0.0)
         seen = isinstance(answer, Known)
         report.jobs_listed = self._listed
         if isinstance(answer, Known):
@@ -126,6 +132,9 @@ class Watcher:
         self._read_all(now, report, seen=seen)
         if isinstance(answer, Known):
             self._roster.retire(answer.value)
+        if answer is not None:
+            alive = liveliness(self._roster.opted_in(), now) if seen else None
+            self._turns.listed(now, took_s, alive)
         return report
 
     def _follow_limits(self, report: WatcherReport) -> None:
@@ -163,11 +172,21 @@ class Watcher:
         report.watchers, report.share = self._share.members, self._share.held
         return came
 
-    def _lists(self, came: bool) -> bool:
-        """Whether the cluster is listed in this tick: several watchers take turns, so that all of
-        them together ask as often as one would."""
-        self._ticks += 1
-        return came or (self._ticks + self._share.rank) % self._share.members == 0
+    def _lists(self, came: bool, now: datetime) -> bool:
+        """Whether the cluster is listed in this tick."""
+        return self._turns.due(
+            now,
+            hinted=self._hinted(),
+            came=came,
+            members=self._share.members,
+            rank=self._share.rank,
+        )
+
+    def _list(self) -> tuple[Answer[Snapshot], float]:
+        """A listing, and how many seconds it took."""
+        began = self._seconds()
+        answer = self._scheduler.listing()
+        return answer, self._seconds() - began
 
     # -- one round over all jobs -----------------------------------------------------------------
 
