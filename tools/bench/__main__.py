@@ -21,6 +21,7 @@ from tools.bench import (
     advice,
     detect,
     idle,
+    kind,
     listing,
     live,
     logstore,
@@ -28,6 +29,7 @@ from tools.bench import (
     recovery,
     signals,
     start,
+    storm,
 )
 from tools.bench.figures import Measured, Number, flat, kept_lines, merged, remarks
 from tools.bench.site import Site
@@ -43,6 +45,8 @@ GROUPS: Mapping[str, Callable[[Site], list[Measured]]] = {
     "logstore": logstore.measure,
     "signals": signals.measure,
     "recovery": recovery.measure,
+    "storm": storm.measure,
+    "kind": kind.measure,
 }
 
 

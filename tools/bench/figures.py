@@ -115,6 +115,12 @@ AIMS: Mapping[str, float] = {
     "victorialogs_crash_to_signal_s_p50": 2.0,
     "victorialogs_crash_to_signal_s_p99": 5.0,
     "detect_lines_differ": 0.0,
+    "advice_to_action_s_p50": 1.0,
+    "advice_to_converged_s_p50": 5.0,
+    "snapshot_5000_jobs_s": 1.0,
+    "snapshot_5000_jobs_rss_mb": 200.0,
+    "storm_unconverged": 0.0,
+    "storm_vs_slurm_ratio": 1.5,
 }
 """No more than this; figures that are not named are shown without an aim."""
 
@@ -125,7 +131,11 @@ AT_LEAST: Mapping[str, float] = {
 }
 """No less than this."""
 
-FEWEST: Mapping[str, int] = {"crash_to_signal_s_p50": 500, "crash_to_running_s_p50": 20}
+FEWEST: Mapping[str, int] = {
+    "crash_to_signal_s_p50": 500,
+    "crash_to_running_s_p50": 20,
+    "storm_500_last_converged_s": 500,
+}
 """Figures that mean nothing from fewer measurements."""
 
 

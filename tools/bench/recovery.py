@@ -20,7 +20,18 @@ from middlewatch.lab.jobs import TrainerOptions
 from middlewatch.model.advice import Advice
 from middlewatch.model.signal import SignalKind
 from tools.bench.figures import Measured
-from tools.bench.site import Running, Site, cancel, log_of, noted, noting, opt_in, training, wait
+from tools.bench.site import (
+    Running,
+    Site,
+    Trouble,
+    cancel,
+    log_of,
+    noted,
+    noting,
+    opt_in,
+    training,
+    wait,
+)
 
 ALONE = 16
 AT_ONCE = 8
@@ -46,6 +57,8 @@ def measure(site: Site) -> list[Measured]:
     found.summarise("crash_to_running_s", p50=0.5, max=1.0)
     found.summarise("fault_to_running_s", p50=0.5, max=1.0)
     found.summarise("signal_to_action_s", p50=0.5, max=1.0)
+    found.summarise("advice_to_action_s", p50=0.5, max=1.0)
+    found.summarise("advice_to_converged_s", p50=0.5, max=1.0)
     found.summarise("slurm_requeue_to_running_s", p50=0.5, max=1.0)
     return [found]
 
@@ -135,6 +148,13 @@ def _first_action(running: Running, found: Measured, job_id: str, kind: str) -> 
     )
     first = min(action.started_at for action in running.store.actions(attempt))
     found.value("signal_to_action_s", (first - known).total_seconds(), job=job_id, kind=kind)
+    advice = running.advice(job_id)
+    if advice is None or advice.status is None:
+        raise Trouble(f"job {job_id} has no outcome")
+    since = advice.desired_state_changed_at
+    found.value("advice_to_action_s", (first - since).total_seconds(), job=job_id, kind=kind)
+    converged = (advice.status.observed_at - since).total_seconds()
+    found.value("advice_to_converged_s", converged, job=job_id, kind=kind)
 
 
 def _hangs(running: Running, found: Measured) -> None:

@@ -78,13 +78,21 @@ class Site:
     @contextlib.contextmanager
     def up(self, changes: Mapping[str, Mapping[str, Any]] | None = None) -> Iterator[Running]:
         """`middlewatch up` in action mode with a state of its own, until the end of the block."""
+        with self.up_on(self.cluster, changes) as running:
+            yield running
+
+    @contextlib.contextmanager
+    def up_on(
+        self, cluster: Cluster, changes: Mapping[str, Mapping[str, Any]] | None = None
+    ) -> Iterator[Running]:
+        """The same on another lab."""
         self._count += 1
-        folder = self.cluster.folder / "middlewatch" / str(self._count)
+        folder = cluster.folder / "middlewatch" / str(self._count)
         port = free_port()
         settings = lab_settings(folder / "state", ENVIRONMENT, changes)
         settings["gateway"]["port"] = port
         # The real commands, not the lab's recording stand-ins: those cost time of their own.
-        running = Running(self.cluster, Up(folder, self.cluster.env(logged=False), settings), port)
+        running = Running(cluster, Up(folder, cluster.env(logged=False), settings), port)
         self._open.append(running)
         try:
             yield running
