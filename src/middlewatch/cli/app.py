@@ -42,6 +42,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "limits": ("limiting", "when silence is an alarm: show, preview and change it"),
         "hint": ("hinting", "something has happened to a job: look now (for epilogs)"),
         "rollback": ("rolling", "back to monitor mode at once, whatever the settings say"),
+        "backup": ("copying", "a sound copy of the state, while it is in use"),
         "token": ("tokens", "who may call the API: add, list and revoke tokens"),
         "slurm-gate": ("gating", "the program that a Slurm host needs to be reached by SSH"),
         "config": ("configuring", "check settings, show where each comes from"),

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from middlewatch.adapters.sql import place
+from middlewatch.ports.errors import Refused
 from middlewatch.wiring import presence
 from middlewatch.wiring.settings import Settings
 
@@ -118,9 +119,12 @@ class Lock:
     """
 
     def __init__(self, path: Path, role: str) -> None:
-        """Take it. Raises `AlreadyRunning`."""
+        """Take it. Raises `AlreadyRunning`, and `Refused` where the directory is another user's."""
         self._path = path
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except PermissionError:
+            raise Refused(_not_ours(path)) from None
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -141,6 +145,19 @@ class Lock:
 
     def release(self) -> None:
         os.close(self._descriptor)
+
+
+def _not_ours(path: Path) -> str:
+    """What to tell somebody whose state was made by another user: once by hand as root, mostly."""
+    try:
+        owner = path.stat().st_uid
+        name = pwd.getpwuid(owner).pw_name
+    except (OSError, KeyError):
+        name = "another user"
+    return (
+        f"{path} belongs to {name}: `{_user()}` cannot use this state. Run it as {name}, or give the "
+        f"whole directory to {_user()} (chown -R {_user()} {path.parent}) while nothing uses it"
+    )
 
 
 def holder(path: Path) -> int | None:

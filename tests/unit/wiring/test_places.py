@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from middlewatch.ports.errors import Refused
 from middlewatch.wiring import places
 from middlewatch.wiring.places import AlreadyRunning, Lock, holder
 from middlewatch.wiring.settings import GatewaySettings, Settings, StateSettings
+from tests.identities import effectively
 
 
 def with_state(path: Path) -> Settings:
@@ -71,3 +74,13 @@ def test_only_one_may_hold_a_lock_and_the_other_is_told_who(tmp_path: Path) -> N
 
 def test_a_lock_that_never_was_is_held_by_nobody(tmp_path: Path) -> None:
     assert holder(tmp_path / "none.lock") is None
+
+
+@pytest.mark.root
+def test_a_state_that_another_user_made_is_refused_with_the_remedy() -> None:
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        Path(folder).chmod(0o755)
+        path = Path(folder) / "up.lock"
+        path.touch(mode=0o600)
+        with effectively("games"), pytest.raises(Refused, match="belongs to root.*chown -R games"):
+            Lock(path, "up")
