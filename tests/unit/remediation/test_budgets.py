@@ -183,14 +183,14 @@ def test_ours_are_counted_also_where_earlier_attempts_were_never_seen() -> None:
 # -- restarted, not recovered -----------------------------------------------------------------
 
 
-def vain(*line: PastAttempt, now: int = 35, **policy: int) -> Budget:
+def vain(*line: PastAttempt, now: int = 35, most: int = 2) -> Budget:
     """The budget of restarts in vain, weighed for attempt 9, which failed in step ``now``."""
     made = inputs(
         failed(9),
         ecc(0, attempt_id=failed(9).id),
         progress=progress(now),
         history=History(line, weighs_progress=True),
-        policy=Policy(**policy),
+        policy=Policy(restarts_without_progress=most),
     )
     return weighed(BudgetName.WITHOUT_PROGRESS, budgets_for(made))
 
@@ -212,7 +212,7 @@ def test_restarts_that_never_passed_the_lost_step_are_counted() -> None:
     assert second.note == (
         "restarted, not recovered: gpu_ecc_uncorrectable again, step 37 not passed"
     )
-    assert vain(ecc_at(7, 37), ecc_at(8, 33), restarts_without_progress=3).allowed
+    assert vain(ecc_at(7, 37), ecc_at(8, 33), most=3).allowed
 
 
 def test_step_that_was_passed_begins_the_count_anew() -> None:
