@@ -82,5 +82,5 @@ def test_a_state_that_another_user_made_is_refused_with_the_remedy() -> None:
         Path(folder).chmod(0o755)
         path = Path(folder) / "up.lock"
         path.touch(mode=0o600)
-        with effectively("games"), pytest.raises(Refused, match="belongs to root.*chown -R games"):
+        with effectively("games"), pytest.raises(Refused, match=r"belongs to root.*chown -R games"):
             Lock(path, "up")
