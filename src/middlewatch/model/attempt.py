@@ -153,11 +153,17 @@ def sighting(known: tuple[Attempt, ...], view: JobView) -> Sighting:
         return Sighting.SAME
     if view.completing:
         return Sighting.UNDECIDED
-    if newest is None:
+    if newest is None or not same_owner(newest.uid, view.uid):
         return Sighting.OTHER_JOB
     if view.submitted_at < newest.submitted_at:
         return Sighting.ROLLED_BACK
     return Sighting.SUCCESSOR if view.restarts > newest.attempt_index else Sighting.OTHER_JOB
+
+
+def same_owner(one: int, other: int) -> bool:
+    """Whether two uids may belong to attempts of one job: a job's owner never changes. A negative
+    one is not known."""
+    return min(one, other) < 0 or one == other
 
 
 def ended_by(view: JobView) -> EndedBy:

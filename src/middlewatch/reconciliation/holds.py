@@ -125,19 +125,37 @@ def worth_keeping(
 
 
 def our_exclusions(
-    entries: Iterable[JournalEntry], cluster_name: str, job_id: str
+    entries: Iterable[JournalEntry],
+    cluster_name: str,
+    job_id: str,
+    submitted_at: datetime,
+    attempt_index: int,
 ) -> tuple[str, ...] | None:
-    """Every node that we ever added to that job's list, settled or not; None where the journal
-    knows of none. What else stands in the list is the user's, also what was added since."""
+    """Every node that we ever added to the list of the job with that attempt, settled or not; None
+    where the journal knows of none. What else stands in the list is the user's, also what was added
+    since, and also what we had added to another job that had the number before."""
     lines = [
         entry
         for entry in entries
         if entry.kind is JournalKind.EXCLUDE
         and (entry.cluster_name, entry.job_id) == (cluster_name, job_id)
+        and _same_job(entry, submitted_at, attempt_index)
     ]
     if not lines:
         return None
     return tuple(sorted({node for entry in lines for node in entry.ours}))
+
+
+def _same_job(entry: JournalEntry, submitted_at: datetime, attempt_index: int) -> bool:
+    """Whether the entry can be of the job that has this attempt: submit times and restart counts
+    of one job grow together. (The entry acted on the attempt that carries it, or on the one before.)
+    """
+    acted_on, this = _seconds(entry.submitted_at), _seconds(submitted_at)
+    if acted_on < this:
+        return entry.restarts_expected <= attempt_index
+    if acted_on > this:
+        return entry.restarts_expected > attempt_index
+    return True
 
 
 def settled(obligation: Obligation) -> JournalEntry:

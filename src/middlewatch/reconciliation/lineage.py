@@ -12,6 +12,7 @@ from __future__ import annotations
 from middlewatch.model.action import Answered
 from middlewatch.model.advice import Reason
 from middlewatch.model.answer import Known
+from middlewatch.model.attempt import same_owner
 from middlewatch.model.scheduler import AccountingRecord, JobFlag, JobState, JobView
 from middlewatch.reconciliation.situation import (
     Fact,
@@ -41,10 +42,14 @@ def stranger(situation: Situation, view: JobView) -> Report | Need | None:
     if place(situation.advice, view) not in (Place.SUCCESSOR, Place.BEYOND):
         return None
     attempt = situation.attempt
-    if attempt is not None and min(attempt.uid, view.uid) >= 0 and attempt.uid != view.uid:
+    if attempt is not None and not same_owner(attempt.uid, view.uid):
         return _replaced("another user's job has the number")
-    if not uncertain(situation):
-        return None
+    return another_jobs(situation, view) if uncertain(situation) else None
+
+
+def another_jobs(situation: Situation, view: JobView) -> Report | Need | None:
+    """The report that accounting has a job between the target and what stands under its number;
+    None where it has none, or does not say."""
     if situation.accounting is None:
         return Need(Fact.ACCOUNTING)
     between = _between(situation, view)

@@ -18,6 +18,7 @@ from middlewatch.model.attempt import LET_GO
 from middlewatch.model.scheduler import FAILURES, JobState, JobView
 from middlewatch.reconciliation.in_flight import refused_until, unanswered
 from middlewatch.reconciliation.letting_go import REQUEUES
+from middlewatch.reconciliation.lineage import another_jobs
 from middlewatch.reconciliation.situation import (
     Act,
     Fact,
@@ -62,7 +63,9 @@ def restart_step(situation: Situation, view: JobView | None, now: datetime) -> S
         case Place.TURNING:
             return Wait("the requeue is under way: the old processes are still ending")
         case Place.SUCCESSOR:
-            return successor_step(situation, view, now)
+            # One that no requeue of ours made may as well be of a job that got the number later.
+            another = None if requeues(situation) else another_jobs(situation, view)
+            return another or successor_step(situation, view, now)
         case Place.BEYOND:
             return abandoned(
                 Reason.STALE_ATTEMPT, f"the scheduler has reached attempt {view.restarts}"

@@ -1,7 +1,8 @@
 """What the earlier attempts of a job come to, told from the records that were kept of them.
 
 A job's number alone does not make attempts relatives: numbers come back. Attempts of one job
-follow each other with growing index; an index that does not grow begins another job. Ours is a
+follow each other with growing index and belong to one user; an index that does not grow, and
+another user, begin another job. Ours is a
 restart whose advice converged, or whose requeue was carried out: a converged exclusion on a
 requeue that the scheduler did by itself is none.
 """
@@ -12,7 +13,7 @@ from collections.abc import Sequence
 
 from middlewatch.model.action import ActionKind, ActionRecord, Answered
 from middlewatch.model.advice import Advice, DesiredState, Disposition, Reason
-from middlewatch.model.attempt import Attempt
+from middlewatch.model.attempt import Attempt, same_owner
 from middlewatch.model.issue import Verdict
 from middlewatch.model.signal import Domain, Progress
 from middlewatch.remediation.exclusions import blamed_nodes
@@ -31,12 +32,18 @@ def earlier_attempts(attempts: Sequence[Attempt], target: Attempt) -> tuple[Atte
             continue
         if attempt.submitted_at >= target.submitted_at:
             break
-        if line and attempt.attempt_index <= line[-1].attempt_index:
+        if line and not _follows(line[-1], attempt):
             line = []
         line.append(attempt)
-    if line and target.attempt_index <= line[-1].attempt_index:
+    if line and not _follows(line[-1], target):
         return ()
     return tuple(line)
+
+
+def _follows(earlier: Attempt, later: Attempt) -> bool:
+    """Whether the later of two attempts under one number can be the same job's."""
+    grows = later.attempt_index > earlier.attempt_index
+    return grows and same_owner(earlier.uid, later.uid)
 
 
 def successor_of(attempts: Sequence[Attempt], target: Attempt) -> Successor | None:
@@ -50,7 +57,7 @@ def successor_of(attempts: Sequence[Attempt], target: Attempt) -> Successor | No
         and not (a.vanished or a.told)
     ]
     following = min(later, key=lambda a: a.submitted_at, default=None)
-    if following is None or following.attempt_index <= target.attempt_index:
+    if following is None or not _follows(target, following):
         return None
     return Successor(following.attempt_index, following.state)
 
@@ -64,7 +71,7 @@ def successor_lost(attempts: Sequence[Attempt], target: Attempt) -> bool:
         a.vanished
         and a.cluster == target.cluster
         and a.submitted_at > target.submitted_at
-        and a.attempt_index > target.attempt_index
+        and _follows(target, a)
         for a in attempts
     )
 

@@ -40,6 +40,13 @@ def test_a_newer_submit_time_without_a_greater_count_is_another_job() -> None:
     assert sighting((FIRST,), again) is Sighting.OTHER_JOB
 
 
+def test_another_users_job_is_another_job_however_often_it_was_restarted() -> None:
+    ours = replace(FIRST, uid=2001)
+    assert sighting((ours,), successor(uid=2001)) is Sighting.SUCCESSOR
+    assert sighting((ours,), successor(uid=2002)) is Sighting.OTHER_JOB
+    assert sighting((ours,), successor(uid=-1)) is Sighting.SUCCESSOR
+
+
 def test_an_older_submit_time_seen_again_is_a_scheduler_that_lost_time() -> None:
     second = attempt(submitted_at=REQUEUED, attempt_index=1, end=None)
     assert sighting((FIRST, second), target()) is Sighting.ROLLED_BACK

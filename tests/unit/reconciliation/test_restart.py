@@ -9,9 +9,9 @@ import pytest
 
 from middlewatch.model.action import ActionKind, Answered
 from middlewatch.model.advice import Disposition, Reason
-from middlewatch.model.answer import Absent, Known, Unknown
+from middlewatch.model.answer import Absent, Answer, Known, Unknown
 from middlewatch.model.attempt import LET_GO, AttemptEnd, Dependent, EndedBy
-from middlewatch.model.scheduler import ClusterFacts, JobFlag, JobState
+from middlewatch.model.scheduler import AccountingRecord, ClusterFacts, JobFlag, JobState
 from middlewatch.model.signal import Progress
 from middlewatch.reconciliation.exclusions import users_own
 from middlewatch.reconciliation.plan import next_step
@@ -34,6 +34,7 @@ from tests.unit.reconciliation.worlds import (
 )
 
 OUR_REQUEUE = record(ActionKind.REQUEUE, 0.5)
+NO_RECORDS: Known[tuple[AccountingRecord, ...]] = Known((), T0)
 
 
 def acts(made: Situation, seconds: float = 10.0) -> Act:
@@ -321,8 +322,37 @@ def test_a_running_successor_with_the_exclusions_converges() -> None:
 
 
 def test_what_was_so_before_any_action_is_already_satisfied() -> None:
-    made = situation(successor(JobState.RUNNING), detail=detail(excluded_nodes=("gpu-001",)))
+    made = situation(
+        successor(JobState.RUNNING),
+        detail=detail(excluded_nodes=("gpu-001",)),
+        accounting=NO_RECORDS,
+    )
     assert reports(made) == (Disposition.CONVERGED, Reason.ALREADY_SATISFIED)
+
+
+@pytest.mark.parametrize("state", [JobState.PENDING, JobState.RUNNING])
+def test_a_restarted_job_that_got_the_number_later_is_not_taken_for_the_successor(
+    state: JobState,
+) -> None:
+    answer = accounting()
+    assert isinstance(answer, Known)
+    (known,) = answer.value
+    first = replace(known, submitted_at=SUBMITTED + timedelta(minutes=30))
+    made = situation(successor(state), pending_since=at(0))
+    assert next_step(made, at(10)) == Need(Fact.ACCOUNTING)
+    told = situation(successor(state), pending_since=at(0), accounting=Known((known, first), T0))
+    assert reports(told) == (Disposition.ABANDONED, Reason.TARGET_REPLACED)
+
+
+def test_accounting_that_is_off_or_late_makes_nobody_another_job() -> None:
+    answers: tuple[Answer[tuple[AccountingRecord, ...]], ...] = (
+        Absent(T0),
+        Unknown("slurmdbd is down", T0),
+        NO_RECORDS,
+    )
+    for answer in answers:
+        made = situation(successor(), pending_since=at(0), accounting=answer)
+        assert acts(made).action.exclusions == ("gpu-001",)
 
 
 def test_a_successor_that_started_unconstrained_is_not_killed() -> None:
@@ -360,12 +390,15 @@ def test_a_successor_that_ran_with_the_exclusions_counts_though_it_failed() -> N
 
 
 def test_node_failure_is_constrained_without_touching_slurms_begin_time() -> None:
-    made = situation(successor(), pending_since=at(0))
+    made = situation(successor(), pending_since=at(0), accounting=NO_RECORDS)
     action = acts(made).action
     assert action.exclusions == ("gpu-001",)
     assert not action.start_now
     carried = situation(
-        successor(), pending_since=at(0), detail=detail(excluded_nodes=("gpu-001",))
+        successor(),
+        pending_since=at(0),
+        detail=detail(excluded_nodes=("gpu-001",)),
+        accounting=NO_RECORDS,
     )
     waits(carried)
 

@@ -80,9 +80,9 @@ def test_which_exclusions_are_ours_is_remembered_after_all_is_settled() -> None:
     whole = [exclusion(), entry(), closing, other, entry(JournalKind.SETTLED, job_id="8", at=PAST)]
     kept = worth_keeping(whole, since=ACTED)
     assert standing(kept) == ()
-    assert our_exclusions(kept, "alpha", "7") == ("n2", "n3")
-    assert our_exclusions(kept, "alpha", "8") is None
-    assert our_exclusions(kept, "beta", "7") is None
+    assert our_exclusions(kept, "alpha", "7", T0, 0) == ("n2", "n3")
+    assert our_exclusions(kept, "alpha", "8", T0, 0) is None
+    assert our_exclusions(kept, "beta", "7", T0, 0) is None
     assert len(kept) == 2
     assert worth_keeping([*kept, later], since=ACTED) == (later,)
 

@@ -46,6 +46,13 @@ def test_a_number_that_came_back_is_another_job() -> None:
     assert earlier_attempts([*older, *newer], newer[0]) == ()
 
 
+def test_attempts_of_another_user_are_another_jobs_however_their_index_grows() -> None:
+    theirs, mine = run(0, 0, uid=2001), run(1, 5000, uid=2002)
+    assert earlier_attempts([theirs, mine], mine) == ()
+    assert successor_of([theirs, mine], theirs) is None
+    assert not successor_lost([theirs, replace(mine, vanished=True)], theirs)
+
+
 def test_an_attempt_first_seen_late_has_no_known_relatives() -> None:
     assert earlier_attempts([run(5, 0)], run(5, 0)) == ()
     assert earlier_attempts([run(3, 0), run(7, 100)], run(7, 100)) == (run(3, 0),)

@@ -181,7 +181,13 @@ def _ours(
 ) -> tuple[str, ...] | None:
     """What of the job's list is ours: by our own journal, and by the store where another host's
     controller sent it. Lists change only while a job waits: of others it is not asked."""
-    known = our_exclusions(entries, deployment.owned_cluster_name, advice.job_id)
+    known = our_exclusions(
+        entries,
+        deployment.owned_cluster_name,
+        advice.job_id,
+        advice.submitted_at,
+        advice.attempt_index,
+    )
     if view is None or view.state is not JobState.PENDING:
         return known
     told = ours_on_it(store.placed(advice.attempt_id))
