@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -100,6 +101,7 @@ def made(
     scanner: Scanner = _SCANNER,
     clock: Clock | None = None,
     evidence: Evidence | None = None,
+    hinted: Callable[[], bool] = lambda: False,
 ) -> Watcher:
     return Watcher(
         store=store,
@@ -113,6 +115,7 @@ def made(
         settings=settings,
         own=OwnPatterns(),
         evidence=evidence,
+        hinted=hinted,
     )
 
 

@@ -138,9 +138,10 @@ def test_a_hint_makes_the_next_round_list() -> None:
 
 
 def test_a_hint_that_comes_too_early_is_not_lost() -> None:
-    rounds = Rounds(shortest=5.0)
-    rounds.go(1)
-    assert rounds.go(1, hinted=True) == []
+    rounds = Rounds(shortest=30.0)
+    rounds.go(1, every=0.2)
+    rounds.second = 0.2
+    assert rounds.go(1, hinted=True, every=1.0) == []
     assert len(rounds.go(10)) == 1
 
 
