@@ -93,6 +93,8 @@ def story(body: Record, *, with_inputs: bool = False) -> Iterable[str]:
         yield f"              {problem}"
     if extra.get("optInSuggestion"):
         yield f"              right would be: {extra['optInSuggestion']}"
+    if extra.get("dependsOn"):
+        yield f"  depends on  {', '.join(extra['dependsOn'])}"
     if extra.get("endedBy"):
         yield f"  ended by    {extra['endedBy']} {show.clock_time(job.get('endTime'))}"
     if body.get("progress"):
@@ -177,6 +179,8 @@ def _decision(decision: Record, *, with_inputs: bool) -> Iterable[str]:
     if intent.get("desired"):
         without = ",".join(intent.get("exclusions") or [])
         yield f"  wants       {intent['desired']}" + (f" without {without}" if without else "")
+    for parent in outcome.get("parents") or []:
+        yield f"  parent      {parent.get('dependency')} {parent.get('standing')}: {parent.get('why')}"
     for dropped in (outcome.get("exclusions") or {}).get("dropped") or []:
         yield f"              {dropped.get('node')} is not excluded: {dropped.get('why')}"
     for budget in outcome.get("budgets") or []:

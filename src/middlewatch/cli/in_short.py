@@ -23,6 +23,7 @@ OPENED_BY = {
 """By gate: the setting that opens it, for the next decision."""
 
 BY_HAND = "restart it by hand, if that is wanted: scontrol requeue {job}"
+LET_GO = "Let it go by hand, if that is wanted: scontrol release {job}"
 TO_DO_AFTER_REFRAINING = {
     "waiting_for_witness": "nothing yet; it is decided again as soon as more is known",
     "waiting_for_end": "nothing yet; it is decided again as soon as more is known",
@@ -37,6 +38,12 @@ TO_DO_AFTER_REFRAINING = {
     "application_failure": "its owner mends the program, then submits it again",
     "budget_spent": "find the cause first; then " + BY_HAND,
     "not_restartable_state": BY_HAND,
+    "parents_not_done": "nothing; it is let go when they are done",
+    "parent_unknown": "nothing yet; it is asked again. " + LET_GO,
+    "parent_failed": "run its parent again, or cancel it. " + LET_GO,
+    "wrong_parent": "its owner mends what it declares, or submits it again. " + LET_GO,
+    "bad_declaration": "its owner mends its comment (mw check-comment --job {job}). " + LET_GO,
+    "held_otherwise": "look why Slurm holds it: scontrol show job {job}",
 }
 TO_DO_AFTER_REPORT = {
     "ADVICE_EXPIRED": BY_HAND,
@@ -169,7 +176,8 @@ def _to_do(body: Record) -> str:
             OPENED_BY.get(str(gate.get("name")), str(gate.get("name"))) for gate in _closed(body)
         ]
         let = f"; to let it be done next time: {', '.join(opens)}" if opens else ""
-        return BY_HAND.format(job=job_id) + let
+        released = (body.get("advice") or {}).get("desired") == "RELEASED"
+        return (LET_GO if released else BY_HAND).format(job=job_id) + let
     if status:
         return TO_DO_AFTER_REPORT.get(str(status.get("reason")), "nothing").format(job=job_id)
     decisions: Sequence[Record] = body.get("decisions") or []

@@ -200,7 +200,9 @@ def _notes(job: Job) -> Iterable[str]:
         yield advised.rstrip()
     if extra.get("vanished"):
         yield "lost by the scheduler"
-    if extra.get("held") and not extra.get("endedBy"):
+    if extra.get("waitsFor"):
+        yield str(extra["waitsFor"])
+    elif extra.get("held") and not extra.get("endedBy"):
         yield "held"
     if "log" in ((job.get("progress") or {}).get("unseen") or []):
         yield f"its output cannot be seen (mw explain {job.get('jobId')})"
@@ -234,6 +236,10 @@ def job(session: Session, job: str) -> None:
         f"OptIn={extra.get('optInMode') or 'off'} Requeue={_flag(extra.get('requeueable'))}"
     )
     show.say(f"   StdOut={extra.get('stdoutPath') or '-'}")
+    if extra.get("dependsOn"):
+        show.say(f"   DependsOn={','.join(extra['dependsOn'])}")
+    if extra.get("waitsFor"):
+        show.say(f"   {extra['waitsFor']}")
     for problem in extra.get("optInProblems") or []:
         show.say(f"   Comment: {problem}")
     if extra.get("optInSuggestion"):

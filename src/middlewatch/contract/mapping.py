@@ -110,6 +110,8 @@ def _properties(attempt: Attempt) -> heimdall_pb2.JobAdditionalProperties:
         vanished=attempt.vanished,
         node_count=out_int32(attempt.node_count),
         source=out_text(attempt.source),
+        depends_on=out_texts(one.text for one in opt_in.depends_on),
+        waits_for=out_text(attempt.waits_for),
     )
     if attempt.time_limit_s is not None:
         message.time_limit_seconds = out_int32(attempt.time_limit_s)

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-
 from middlewatch.model.attempt import EndedBy
+
 from middlewatch.model.change import Change
+from middlewatch.model.dependency import Condition, Dependency
+from middlewatch.model.optin import JobMode, OptIn
 from middlewatch.model.scheduler import JobState
 from tests.contract.api.conftest import Api
 from tests.contract.api.samples import ADVICE, ATTEMPT, NOW, attempt
@@ -319,4 +322,26 @@ def test_upsert_that_cannot_be_is_refused_with_its_reason(
     status, body = api.call("POST", "/v1/jobs", {**UPSERT, **change})
     assert status == 400
     assert says in body["message"]
+    assert api.get("/v1/jobs")["jobs"] == []
+
+
+def test_what_a_held_job_waits_for_is_shown(api: Api) -> None:
+    opt_in = OptIn(JobMode.ACTION, depends_on=(Dependency("7", Condition.AFTERANY),))
+    held = replace(
+        attempt("900", state=JobState.PENDING, by=None), opt_in=opt_in, waits_for="It waits for 7."
+    )
+    api.store.apply(Change(attempts=(held,)))
+    shown = api.get("/v1/jobs/900-0")["job"]["additionalProperties"]
+    assert (shown["dependsOn"], shown["waitsFor"]) == (["afterany:7"], "It waits for 7.")
+    plain = replace(attempt("901"))
+    api.store.apply(Change(attempts=(plain,)))
+    shown = api.get("/v1/jobs/901-0")["job"]["additionalProperties"]
+    assert (shown["dependsOn"], shown["waitsFor"]) == ([], "")
+
+
+def test_a_dependency_cannot_be_declared_here_and_nobody_is_left_to_believe_so(api: Api) -> None:
+    told = {**UPSERT, "additionalProperties": {"dependsOn": ["afterok:7"]}}
+    status, body = api.call("POST", "/v1/jobs", told)
+    assert (status, body["code"]) == (400, 3)
+    assert "comment" in body["message"]
     assert api.get("/v1/jobs")["jobs"] == []

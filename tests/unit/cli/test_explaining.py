@@ -134,3 +134,33 @@ def test_a_decision_to_wait_does_not_claim_that_something_would_have_been_done()
     lines = list(story({**BODY, "decisions": [waiting]}))
     assert not any("WOULD HAVE" in line for line in lines)
     assert any("WOULD HAVE" in line for line in story(BODY))
+
+
+def test_what_a_held_job_waits_for_is_told_parent_by_parent() -> None:
+    outcome = {
+        "basis": "parent_failed",
+        "explanation": "It stays held for good: afterok:42: attempt 0 ended FAILED, for good.",
+        "parents": [
+            {"dependency": "afterok:41", "standing": "met", "why": "attempt 1 ended COMPLETED"},
+            {"dependency": "afterok:42", "standing": "never", "why": "attempt 0 ended FAILED"},
+        ],
+    }
+    told = text_of(
+        {
+            "job": {
+                "jobId": "50",
+                "additionalProperties": {
+                    "optInMode": "action",
+                    "dependsOn": ["afterok:41", "afterok:42"],
+                },
+            },
+            "decisions": [
+                {"result": "parent_failed", "outcome": json.dumps(outcome), "inputs": "{}"}
+            ],
+        }
+    )
+    assert "depends on  afterok:41, afterok:42" in told
+    assert "parent      afterok:41 met: attempt 1 ended COMPLETED" in told
+    assert "parent      afterok:42 never: attempt 0 ended FAILED" in told
+    assert "stays held for good" in told
+    assert "scontrol release 50" in told

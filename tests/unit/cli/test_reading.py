@@ -74,3 +74,9 @@ def test_nothing_is_claimed_of_jobs_that_are_not_watched_or_do_not_run() -> None
     assert cells(state="JOB_STATUS_RUNNING")["SEEN"] == "-"
     extra = {"optInMode": "observe"}
     assert cells(state="JOB_STATUS_PENDING", additionalProperties=extra)["SEEN"] == "-"
+
+
+def test_the_note_tells_what_a_held_job_waits_for() -> None:
+    waits = {"held": True, "waitsFor": "It waits for afterok:42: attempt 1 is RUNNING."}
+    assert cells(additionalProperties=waits)["NOTE"] == waits["waitsFor"]
+    assert cells(additionalProperties={"held": True})["NOTE"] == "held"

@@ -72,6 +72,7 @@ class Intake:
 
         def once() -> Attempt:
             known = self._find(request)
+            _check_dependencies(request, known)
             if known is None:
                 after = _created(request, told, self._cluster(request), now)
                 self._check_watched(after)
@@ -217,6 +218,20 @@ class _Told:
 
 def _told(request: heimdall_pb2.CreateOrUpdateJobRequest) -> _Told:
     return _Told(request)
+
+
+def _check_dependencies(
+    request: heimdall_pb2.CreateOrUpdateJobRequest, known: Attempt | None
+) -> None:
+    """What a job waits for is its owner's word, and that stands in its comment. Sending back what
+    was read is no declaration."""
+    given = tuple(request.additional_properties.depends_on)
+    stands = () if known is None else tuple(one.text for one in known.opt_in.depends_on)
+    if given and given != stands:
+        raise invalid(
+            "additionalProperties.dependsOn cannot be told here: declare it in the job's comment "
+            '("dependsOn":["afterok:123"], docs/workflows.md)'
+        )
 
 
 def _created(

@@ -289,6 +289,8 @@ class JobAdditionalProperties(_message.Message):
     TIME_LIMIT_SECONDS_FIELD_NUMBER: _builtins.int
     NODE_COUNT_FIELD_NUMBER: _builtins.int
     SOURCE_FIELD_NUMBER: _builtins.int
+    DEPENDS_ON_FIELD_NUMBER: _builtins.int
+    WAITS_FOR_FIELD_NUMBER: _builtins.int
     user: _builtins.str
     requeueable: _builtins.bool
     """Whether the scheduler may requeue the job; absent where unknown."""
@@ -311,6 +313,8 @@ class JobAdditionalProperties(_message.Message):
     node_count: _builtins.int
     source: _builtins.str
     """Who told us of the attempt: watcher or api."""
+    waits_for: _builtins.str
+    """Why it is not let go yet, or what is wrong with that; empty where nothing keeps it."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
@@ -318,6 +322,10 @@ class JobAdditionalProperties(_message.Message):
     @_builtins.property
     def opt_in_problems(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """What is wrong with the job's comment, in sentences for its user."""
+
+    @_builtins.property
+    def depends_on(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What the job's owner declares it waits for, as condition:jobId. Read from the job's comment only."""
 
     def __init__(
         self,
@@ -341,10 +349,12 @@ class JobAdditionalProperties(_message.Message):
         time_limit_seconds: _builtins.int | None = ...,
         node_count: _builtins.int = ...,
         source: _builtins.str = ...,
+        depends_on: _abc.Iterable[_builtins.str] | None = ...,
+        waits_for: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_exit_signal", b"_exit_signal", "_requeueable", b"_requeueable", "_time_limit_seconds", b"_time_limit_seconds", "exit_code", b"exit_code", "exit_signal", b"exit_signal", "requeueable", b"requeueable", "time_limit_seconds", b"time_limit_seconds"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_exit_signal", b"_exit_signal", "_requeueable", b"_requeueable", "_time_limit_seconds", b"_time_limit_seconds", "completing", b"completing", "ended_by", b"ended_by", "exit_code", b"exit_code", "exit_signal", b"exit_signal", "held", b"held", "node_count", b"node_count", "opt_in_mode", b"opt_in_mode", "opt_in_problems", b"opt_in_problems", "opt_in_suggestion", b"opt_in_suggestion", "partitions", b"partitions", "reason", b"reason", "requeueable", b"requeueable", "required_nodes", b"required_nodes", "source", b"source", "stderr_path", b"stderr_path", "stdout_path", b"stdout_path", "time_limit_seconds", b"time_limit_seconds", "user", b"user", "vanished", b"vanished"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_exit_signal", b"_exit_signal", "_requeueable", b"_requeueable", "_time_limit_seconds", b"_time_limit_seconds", "completing", b"completing", "depends_on", b"depends_on", "ended_by", b"ended_by", "exit_code", b"exit_code", "exit_signal", b"exit_signal", "held", b"held", "node_count", b"node_count", "opt_in_mode", b"opt_in_mode", "opt_in_problems", b"opt_in_problems", "opt_in_suggestion", b"opt_in_suggestion", "partitions", b"partitions", "reason", b"reason", "requeueable", b"requeueable", "required_nodes", b"required_nodes", "source", b"source", "stderr_path", b"stderr_path", "stdout_path", b"stdout_path", "time_limit_seconds", b"time_limit_seconds", "user", b"user", "vanished", b"vanished", "waits_for", b"waits_for"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__exit_code: _TypeAlias = _typing.Literal["exit_code"]  # noqa: Y015
     _WhichOneofArgType__exit_code: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code"]  # noqa: Y015
