@@ -30,6 +30,7 @@ from tools.bench import (
     signals,
     start,
     storm,
+    year,
 )
 from tools.bench.figures import Measured, Number, flat, kept_lines, merged, remarks
 from tools.bench.site import Site
@@ -47,6 +48,7 @@ GROUPS: Mapping[str, Callable[[Site], list[Measured]]] = {
     "recovery": recovery.measure,
     "storm": storm.measure,
     "kind": kind.measure,
+    "year": year.measure,
 }
 
 
