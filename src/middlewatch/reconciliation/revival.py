@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from middlewatch.model.action import ActionRecord, Answered
 from middlewatch.model.answer import Absent, Known, Unknown
 from middlewatch.model.attempt import EndedBy
-from middlewatch.model.scheduler import FAILURES, AccountingRecord, JobState
+from middlewatch.model.scheduler import ENDED, FAILURES, AccountingRecord, JobState
 from middlewatch.model.signal import Signal
 from middlewatch.reconciliation.situation import LogEnd, Situation, requeues
 
@@ -94,6 +94,9 @@ def _by_accounting(situation: Situation, now: datetime) -> Revival:
             )
             if record is None or (record.batch_completed is None and lagging):
                 return Revival(None, "accounting lags") if lagging else NOT_REVIVED
+            if not record.requeued and record.state not in ENDED:
+                # A slurmdbd that was away hears of everything late, and answers before that.
+                return Revival(None, "accounting has not heard of the attempt's end")
             judged = _of_record(situation, record)
             unread = not _log_read(situation) and now < since + timedelta(seconds=LOG_PATIENCE_S)
             if judged is NOT_REVIVED and record.requeued and unread:

@@ -95,3 +95,17 @@ def test_a_cancel_that_only_the_log_tells_of_is_waited_for() -> None:
     later = next_step(unread, at(5 + LOG_PATIENCE_S))
     assert isinstance(later, Act)
     assert later.action.start_now, "a log that nobody can read does not keep the job for ever"
+
+
+def test_accounting_that_has_not_heard_of_an_attempts_end_proves_nothing() -> None:
+    behind = accounting(
+        state=JobState.RUNNING, requeued=False, ended_at=None, batch_completed=False
+    )
+    asked = {"attempt": attempt(end=None), "accounting": behind, "detail": detail()}
+    for seconds in (10, 100):
+        step = next_step(kept_back(**asked), at(seconds))
+        assert not isinstance(step, Act) or not step.action.start_now
+    killed = kept_back(**asked, log_end=LogEnd.REQUEUED)
+    assert commanded(killed).start_now, "the log's word needs no other"
+    completed = accounting(batch_completed=True, batch_ended_at=at(0))
+    assert commanded(kept_back(**{**asked, "accounting": completed})).kind is ActionKind.CANCEL
