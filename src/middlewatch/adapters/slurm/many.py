@@ -22,6 +22,8 @@ _OLD_GATE = "not one of the commands that this gate runs"
 """What a gate of an earlier version says to a question about several jobs."""
 _AT_ONCE = 500
 """Jobs that one command names: their numbers must fit into an argument, their JSON into memory."""
+SHORT = 400
+"""A queue whose whole JSON is read for one job's sake."""
 _FEW = 3
 _ROWS_FOR_ONE = 300
 """Rows of a JSON listing that cost slurmctld about what asking for one job field by field does."""
@@ -50,7 +52,7 @@ def details(
         for some in _by(_AT_ONCE, wanted):
             argv = ("squeue", "--local", "-a", "--states=all", "-j", ",".join(some), "--json")
             found |= _details_in(ask(argv), some, expand)
-    elif len(wanted) >= max(_FEW, listed // _ROWS_FOR_ONE):
+    elif len(wanted) >= (1 if listed <= SHORT else max(_FEW, listed // _ROWS_FOR_ONE)):
         found = _details_in(ask(("squeue", "--local", "-a", "--json")), wanted, expand)
     return found
 

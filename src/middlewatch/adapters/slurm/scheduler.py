@@ -64,7 +64,8 @@ class SlurmScheduler:
         self._lock = threading.Lock()
         self._facts: Known[ClusterFacts] | None = None
         self._config: dict[str, str] = {}
-        self._listed = 0
+        self._listed: int | None = None
+        """Jobs in the last full listing, if there was one."""
 
     # -------------------------------------------------------------------------- the cluster
 
@@ -192,6 +193,12 @@ class SlurmScheduler:
         return Known(detail.from_json(done.stdout, job_id, self.hostnames), done.started_at)
 
     def _detail_by_fields(self, job_id: str) -> Answer[JobDetail]:
+        if self._listed is not None and self._listed <= many.SHORT:
+            # The JSON of a short queue costs less than a question for each field. It proves no
+            # absence, and is asked for again where it cannot be read.
+            found = self.details((job_id,)).get(job_id)
+            if isinstance(found, Known):
+                return found
         before = self._rows((job_id,))
         if not isinstance(before, Known):
             return before
@@ -241,7 +248,7 @@ class SlurmScheduler:
         if not isinstance(facts, Known):
             return dict.fromkeys(wanted, Unknown(_why(facts), self._clock.now()))
         version = cluster.version_tuple(facts.value.version)
-        return many.details(self._ask, wanted, version, self._listed, self.hostnames)
+        return many.details(self._ask, wanted, version, self._listed or 0, self.hostnames)
 
     def accounting(self, job_id: str) -> Answer[tuple[AccountingRecord, ...]]:
         try:

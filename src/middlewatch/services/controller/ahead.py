@@ -9,7 +9,7 @@ where it is needed, and then each job by itself, as if it were alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Protocol, TypeVar
@@ -28,10 +28,9 @@ from middlewatch.services.controller.gather import Asked
 
 T = TypeVar("T")
 
-TOGETHER = 24
-"""Advices of one group. Each takes some 30 ms: a look at all of them ages a second at most."""
-
-
+AIM_S = 0.7
+"""So long one group is to take: what its look shows is then still younger than a second."""
+FEWEST, MOST = 4, 48
 ROUND_S = 5.0
 """So long new groups are begun in one round: one that outlasted its lease would be worth nothing."""
 FEW = 2
@@ -75,8 +74,10 @@ def work_on(
     active: Sequence[Advice],
     look: Answer[Snapshot],
     hand: Hand,
+    *,
     scheduler: Scheduler,
     recall: Recall,
+    pace: Pace,
 ) -> None:
     """One round over all of them, which ``look`` shows: first whatever only waits, or is done, then
     in groups those that need something, what was begun before what is new."""
@@ -91,21 +92,33 @@ def work_on(
             begun[advice.attempt_id] = bool(work.actions)
     busy = [advice for advice in active if advice.attempt_id in begun]
     busy.sort(key=lambda advice: not begun[advice.attempt_id])
-    until = hand.seconds() + ROUND_S
-    for some in groups(busy):
-        if hand.seconds() > until:
-            hand.put_off(len(some))
-            continue
+    began = hand.seconds()
+    until = began + ROUND_S
+    while busy:
+        if began > until:
+            hand.put_off(len(busy))
+            return
+        some, busy = busy[: pace.together], busy[pace.together :]
         if not hand.fresh(look):
             look = hand.look_at([advice.job_id for advice in some])
         asked = asked_ahead(scheduler, some, look, hand, recall)
         for advice in some:
             hand.handle(advice, look, asked=asked[advice.attempt_id], recall=recall)
+        ended = hand.seconds()
+        pace.took(len(some), ended - began)
+        began = ended
 
 
-def groups(advice: Sequence[Advice]) -> Iterator[tuple[Advice, ...]]:
-    for first in range(0, len(advice), TOGETHER):
-        yield tuple(advice[first : first + TOGETHER])
+class Pace:
+    """How many advices make a group, by how long those before them took."""
+
+    def __init__(self) -> None:
+        self.together = 24
+
+    def took(self, count: int, seconds: float) -> None:
+        """A group of ``count`` has taken so long."""
+        at_this_pace = int(AIM_S * count / seconds) if seconds > 0 else MOST
+        self.together = max(FEWEST, min(MOST, at_this_pace))
 
 
 def asked_ahead(

@@ -53,7 +53,7 @@ from middlewatch.reconciliation.situation import (
     requeues,
 )
 from middlewatch.services.controller import record
-from middlewatch.services.controller.ahead import Recall, work_on
+from middlewatch.services.controller.ahead import Pace, Recall, work_on
 from middlewatch.services.controller.gather import (
     Asked,
     end_to_store,
@@ -124,6 +124,7 @@ class Controller:
         )
         self._on_error = on_error
         self._facts: tuple[ClusterFacts, datetime] | None = None
+        self._pace = Pace()
         self._pending_since: dict[str, datetime] = {}
         # Nobody remembers whether the scheduler was silent before this controller was there.
         self._silent_since: datetime | None = LONG_AGO
@@ -167,7 +168,8 @@ class Controller:
         }
         tally = Round(term, facts, now, draining, by_job(entries), owed)
         recall = Recall(self._store, self.clock, LOOK_MAX_AGE.total_seconds())
-        work_on(active, look, _Hand(self, tally), self._scheduler, recall)
+        hand = _Hand(self, tally)
+        work_on(active, look, hand, scheduler=self._scheduler, recall=recall, pace=self._pace)
         return ControllerReport(
             leader=True,
             active=len(active),
