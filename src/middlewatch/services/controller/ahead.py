@@ -59,7 +59,6 @@ class Hand(Protocol):
         """Its next step with these facts; None where that cannot be told. Does nothing."""
 
     def look_at(self, job_ids: Sequence[str]) -> Answer[Snapshot]: ...
-    def fresh(self, look: Answer[Snapshot]) -> bool: ...
     def new_work(self, step: Step) -> bool:
         """Whether the job's own opt-in is read before that step, though it does not ask for it."""
 
@@ -99,11 +98,11 @@ def work_on(
             hand.put_off(len(busy))
             return
         some, busy = busy[: pace.together], busy[pace.together :]
-        if not hand.fresh(look):
-            look = hand.look_at([advice.job_id for advice in some])
-        asked = asked_ahead(scheduler, some, look, hand, recall)
+        # A look shows those alone that it was made for: none is kept for another group.
+        shown = hand.look_at([advice.job_id for advice in some])
+        asked = asked_ahead(scheduler, some, shown, hand, recall)
         for advice in some:
-            hand.handle(advice, look, asked=asked[advice.attempt_id], recall=recall)
+            hand.handle(advice, shown, asked=asked[advice.attempt_id], recall=recall)
         ended = hand.seconds()
         pace.took(len(some), ended - began)
         began = ended

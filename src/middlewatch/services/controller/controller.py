@@ -581,9 +581,6 @@ class _Hand:
     def look_at(self, job_ids: Sequence[str]) -> Answer[Snapshot]:
         return self.controller.look_at(job_ids)
 
-    def fresh(self, look: Answer[Snapshot]) -> bool:
-        return isinstance(look, Known) and not self.controller.stale(look)
-
     def new_work(self, step: Step) -> bool:
         return isinstance(step, Act) and step.action.kind in NEW_WORK
 
