@@ -193,14 +193,19 @@ def _let_go(what: str) -> Step:
     return end
 
 
-def _exclude(run: Run) -> None:
-    """The owner adds a node to their own list as they see it."""
-    job_id, node = run.seen.job_id, run.another_node()
-    shown = world.names(run.cluster, world.row(run.cluster, job_id).excluded)
-    words = ("scontrol", "update", "jobid={job}", "ExcNodeList=" + ",".join(sorted({*shown, node})))
-    _person("owner excludes", words, operator=False)(run)
-    if run.seen.acts[-1].done:
-        run.seen.user_exclusions |= {node}
+def _exclude(what: str) -> Step:
+    """They add a node to the job's list as they see it."""
+
+    def begin(run: Run) -> None:
+        node = run.another_node()
+        shown = world.names(run.cluster, world.row(run.cluster, run.seen.job_id).excluded)
+        nodes = ",".join(sorted({*shown, node}))
+        words = ("scontrol", "update", "jobid={job}", f"ExcNodeList={nodes}")
+        _person(what, words, operator=what.startswith("operator"))(run)
+        if run.seen.acts[-1].done:
+            run.seen.user_exclusions |= {node}
+
+    return begin
 
 
 def _complete(run: Run) -> None:
@@ -269,7 +274,11 @@ DEEDS: Mapping[str, How] = {
     "owner cancels": How(_owner("owner cancels", "scancel", "{job}")),
     "owner holds": How(_owner("owner holds", "scontrol", "hold", "{job}"), _let_go("owner holds")),
     "owner releases": How(_owner("owner releases", "scontrol", "release", "{job}")),
-    "owner excludes": How(_exclude),
+    "owner excludes": How(_exclude("owner excludes")),
+    "operator excludes": How(_exclude("operator excludes")),
+    "owner opts out": How(
+        _owner("owner opts out", "scontrol", "update", "jobid={job}", "Comment=opted-out")
+    ),
     "owner forbids requeueing": How(
         _owner("owner forbids requeueing", "scontrol", "update", "jobid={job}", "Requeue=0")
     ),

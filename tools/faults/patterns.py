@@ -149,4 +149,12 @@ PATTERNS: tuple[Pattern, ...] = (
     _STORMY.node(("time running", "node killed")),
     _STORMY.node(("time running", "node killed"), ("seen successor", ALL)),
     _STORMY.node(("time running", "node set down"), ("time start", ALL)),
+    # More of the above.
+    _USUAL.crash(("seen successor", "operator excludes"), ("after update", ALL)),
+    _USUAL.hang(("before requeue", "operator holds")),
+    _USUAL.crash(("before requeue", "owner opts out")),
+    _ELSEWHERE.crash(("before update", "kill gateway")),
+    _SHORT.crash(("before update", "database locked")),
+    _USUAL.hang(("after requeue", "disk full"), ("before update", ALL)),
+    _STORMY.crash(("after update", "slurmdbd hangs", "slurmctld stopped")),
 )

@@ -325,7 +325,7 @@ def _exclusions(seen: Seen) -> list[Finding]:
         return []
     text = f"the user's own {sorted(lost)} is not in {sorted(seen.excluded)}"
     crossed = any(
-        act.what == "owner excludes"
+        "excludes" in act.what
         and act.done
         and c.started - CROSSING_S <= act.ended
         and act.begun <= c.before.at
