@@ -18,6 +18,7 @@ from middlewatch.lab import daemons
 from middlewatch.lab.cluster import Cluster
 from middlewatch.lab.jobs import TrainerOptions
 from middlewatch.model.advice import Advice
+from middlewatch.model.recovery import PartName, Recovery, RecoveryState
 from middlewatch.model.signal import SignalKind
 from tools.bench.figures import Measured
 from tools.bench.site import (
@@ -60,6 +61,9 @@ def measure(site: Site) -> list[Measured]:
     found.summarise("advice_to_action_s", p50=0.5, max=1.0)
     found.summarise("advice_to_converged_s", p50=0.5, max=1.0)
     found.summarise("slurm_requeue_to_running_s", p50=0.5, max=1.0)
+    for name in (*(part.value for part in PartName), "total"):
+        if found.values(f"resume_{name}_s"):
+            found.summarise(f"resume_{name}_s", p50=0.5, max=1.0)
     return [found]
 
 
@@ -100,7 +104,28 @@ def _crashes(
         )
         found.value("fault_to_running_s", begun - fault, job=job_id, kind=kind)
         _first_action(running, found, job_id, kind)
+    for job_id in ids:
+        _parts(running, found, job_id, kind)
     cancel(cluster, ids)
+
+
+def _parts(running: Running, found: Measured, job_id: str, kind: str) -> None:
+    """Where the time went until training was past the fault, as the product itself tells it."""
+    advice = running.advice(job_id)
+    if advice is None:
+        raise RuntimeError(f"job {job_id} has no advice any more")
+
+    def verified() -> Recovery | None:
+        recovery = running.store.recovery(advice.sequence_id)
+        settled = recovery is not None and recovery.settled
+        return recovery if settled else None
+
+    recovery = wait(f"job {job_id} to pass the lost step", verified, 120.0, 0.2)
+    if recovery.state is not RecoveryState.VERIFIED:
+        raise RuntimeError(f"job {job_id} did not resume: {recovery.why}")
+    for part in recovery.parts:
+        found.value(f"resume_{part.name.value}_s", part.seconds, job=job_id, kind=kind)
+    found.value("resume_total_s", recovery.total_s, job=job_id, kind=kind)
 
 
 def _trail(running: Running, job_id: str, ended: float) -> list[str]:

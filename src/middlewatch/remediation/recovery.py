@@ -282,6 +282,9 @@ def _of_successor(
         if attempt.started_at is None:
             return RecoveryState.GIVEN_UP, f"{name} ended ({end.by.value}) before it ran"
         how = f"{name} ended ({end.by.value})"
+        undecided = not newest.stopped and newest.advice is None
+        if undecided and now - end.learned_at < SETTLES_AFTER:
+            return RecoveryState.UNDER_WAY, f"{how}; what comes of that is not decided yet"
         if not steps_seen:
             return RecoveryState.UNVERIFIED, f"{how}; this job prints no steps{stopped}"
         came = "before a step" if step is None else f"at step {step}"

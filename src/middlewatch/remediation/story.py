@@ -15,7 +15,7 @@ from middlewatch.model.signal import Progress
 @dataclass(frozen=True, slots=True)
 class AttemptStory:
     """``milestones`` are those of the attempt's own restart sequence; ``stopped`` is the word of
-    its last decision, where that was not to advise."""
+    its last decision, where that was to leave it alone for good."""
 
     attempt: Attempt
     progress: Progress | None = None

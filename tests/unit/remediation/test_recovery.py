@@ -131,6 +131,14 @@ def test_successor_that_ended_before_the_lost_step_was_restarted_not_recovered()
     assert made.total_s == 12.0
 
 
+def test_end_that_was_not_decided_about_yet_is_not_the_end_of_it() -> None:
+    made = told(first(), ended_in_vain(), now=20.0)
+    assert (made.state, made.settled) == (RecoveryState.UNDER_WAY, False)
+    assert made.why == "attempt 1 ended (failure); what comes of that is not decided yet"
+    made = told(first(), ended_in_vain(stopped="completed"), now=20.0)
+    assert (made.state, made.settled) == (RecoveryState.NOT_RECOVERED, False)
+
+
 def test_it_is_settled_only_when_nothing_more_is_to_come() -> None:
     assert not told(first(), ended_in_vain(), now=20.0).settled
     assert told(first(), ended_in_vain(), now=60.0).settled

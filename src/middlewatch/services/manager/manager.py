@@ -120,7 +120,7 @@ class Manager:
         self._deployment = deployment
         self._policy = policy
         self._looks = Looks(scheduler)
-        self._recoveries = Recoveries(store, deployment.cluster, policy)
+        self._recoveries = Recoveries(store, deployment.cluster, policy, on_error)
         self._on_advice = on_advice
         self._on_error = on_error
         self._releases = Releases(

@@ -9,7 +9,7 @@ advice is found behind a durable cursor, and what is open is found in the store.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 
 from middlewatch.model.attempt import Attempt
@@ -19,15 +19,17 @@ from middlewatch.model.copies import replace
 from middlewatch.model.identity import AttemptId, ClusterId
 from middlewatch.model.policy import Policy
 from middlewatch.model.recovery import Recovery, RecoveryState
-from middlewatch.ports.errors import Conflict, Unreadable
+from middlewatch.ports.errors import Conflict, Refused, Unreadable
 from middlewatch.ports.store import RecoveryFilter, Store
 from middlewatch.remediation import (
+    WAITING,
     AttemptStory,
     earlier_attempts,
     line_from,
     missing_milestones,
     recovery_of,
 )
+from middlewatch.services.manager.frozen import ADVISED
 
 CURSOR = "manager.recoveries"
 """The note that keeps the place of the last advice that was entered into the book."""
@@ -50,10 +52,22 @@ _LEVELS = {
 }
 
 
+_NOT_THE_END = {ADVISED, *(basis.value for basis in WAITING)}
+"""Words of decisions after which another one follows."""
+
+
 class Recoveries:
     """The book of one deployment. Not for use from several threads at once."""
 
-    def __init__(self, store: Store, cluster: ClusterId, policy: Policy) -> None:
+    def __init__(
+        self,
+        store: Store,
+        cluster: ClusterId,
+        policy: Policy,
+        on_error: Callable[[str, Exception], None] = lambda _what, _error: None,
+    ) -> None:
+        """``on_error`` is told of an attempt whose records cannot be read: it is left out."""
+        self._on_error = on_error
         self._store = store
         self._cluster = cluster
         self._policy = policy
@@ -89,7 +103,10 @@ class Recoveries:
             self._begun = True
         page = self._store.advice_page(False, self._cursor, NEW_AT_ONCE, self._cluster)
         for attempt_id in dict.fromkeys([*self._anew, *(a.attempt_id for _, a in page)]):
-            self._enter_one(attempt_id, now)
+            try:
+                self._enter_one(attempt_id, now)
+            except (Refused, Unreadable) as error:
+                self._on_error(attempt_id, error)
             self._anew.pop(attempt_id, None)
         if page:
             self._store.put_notes(((CURSOR, str(page[-1][0])),))
@@ -120,12 +137,18 @@ class Recoveries:
         late.sort(key=lambda one: self._due.get(one.id, one.began_at))
         for recovery in late[:LOOKED_AT_ONCE]:
             self._due[recovery.id] = now + max(AGAIN, (now - recovery.began_at) / _SELDOM)
-            attempt = self._store.attempt(recovery.attempt_id)
-            if attempt is None:
-                self._close(recovery, "what it was told from is kept no longer", now)
-                continue
-            relatives = self._store.attempts_of_job(attempt.cluster, attempt.job_id)
-            self._write(attempt, relatives, recovery, now)
+            try:
+                self._look_at(recovery, now)
+            except (Refused, Unreadable) as error:
+                self._on_error(recovery.attempt_id, error)
+
+    def _look_at(self, recovery: Recovery, now: datetime) -> None:
+        attempt = self._store.attempt(recovery.attempt_id)
+        if attempt is None:
+            self._close(recovery, "what it was told from is kept no longer", now)
+            return
+        relatives = self._store.attempts_of_job(attempt.cluster, attempt.job_id)
+        self._write(attempt, relatives, recovery, now)
 
     def _write(
         self,
@@ -172,13 +195,13 @@ class Recoveries:
         progress = store.progress(attempt.id)
         advice = store.advice(attempt.id)
         decisions = store.decisions(attempt.id) if attempt.end is not None else ()
-        stopped = decisions[-1].result if decisions and decisions[-1].generation is None else ""
+        last = decisions[-1].result if decisions else ""
         return AttemptStory(
             attempt=attempt,
             progress=progress,
             advice=advice,
             milestones=() if advice is None else store.milestones(advice.sequence_id),
-            stopped=stopped,
+            stopped="" if last in _NOT_THE_END else last,
         )
 
     def _reached_before(self, relatives: tuple[Attempt, ...], attempt: Attempt) -> int | None:

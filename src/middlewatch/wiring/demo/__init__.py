@@ -21,7 +21,7 @@ from middlewatch.model.milestone import MilestoneKind
 from middlewatch.model.optin import directive
 from middlewatch.wiring.demo.backend import Backend, choose
 from middlewatch.wiring.demo.job import ENVIRONMENT, Job
-from middlewatch.wiring.demo.result import missing, record, summary
+from middlewatch.wiring.demo.result import missing, parts_told, record, summary
 from middlewatch.wiring.demo.story import Seen, Story
 
 LIMIT_S = 180.0
@@ -56,7 +56,8 @@ def run(arguments: list[str]) -> int:
     for problem in problems:
         _complain(problem)
     if not problems:
-        _say(summary(made))
+        for line in (summary(made), *parts_told(made)):
+            _say(line)
     _say(f"Everything that was seen is in {given.out}.")
     return 1 if problems else 0
 
@@ -110,4 +111,4 @@ def _recovery(backend: Backend) -> dict[str, Any]:
 
 def _over(seen: Seen) -> bool:
     decided = seen.advice is not None and not seen.advice.active
-    return decided and MilestoneKind.RESUMED in seen.milestones
+    return decided and MilestoneKind.RESUMED in seen.milestones and seen.verified

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
 from middlewatch.model.milestone import MilestoneKind
+from middlewatch.model.recovery import PartName, Recovery
 from middlewatch.wiring.demo.story import Seen
 
 MILESTONES = (
@@ -61,9 +63,26 @@ def record(
             "resumed": resumed.step if resumed else None,
             "lost": last - loaded if last is not None and loaded is not None else None,
         },
+        "recovery": _recovery(seen.recovery),
         "commands": commands,
         "accounting": accounting,
     }
+
+
+def _recovery(recovery: Recovery | None) -> dict[str, Any]:
+    """State and parts, in seconds; null for what is not known."""
+    return {
+        "state": None if recovery is None else recovery.state.value,
+        "total_s": None if recovery is None else round(recovery.total_s, 3),
+        "parts_s": {name.value: _rounded(recovery, name) for name in PartName},
+        "undivided_s": None if recovery is None else round(recovery.unsplit_s, 3),
+        "clock_off_s": None if recovery is None else round(recovery.clock_off_s, 3),
+    }
+
+
+def _rounded(recovery: Recovery | None, name: PartName) -> float | None:
+    seconds = None if recovery is None else recovery.seconds(name)
+    return None if seconds is None else round(seconds, 3)
 
 
 def missing(made: dict[str, Any]) -> list[str]:
@@ -71,6 +90,10 @@ def missing(made: dict[str, Any]) -> list[str]:
     problems = [f"milestone {name} is missing" for name, at in made["milestones"].items() if not at]
     problems += [f"attempt {name} is missing" for name, n in made["attempts"].items() if n is None]
     problems += [f"steps.{name} is missing" for name, n in made["steps"].items() if n is None]
+    recovery = made["recovery"]
+    if recovery["state"] != "verified":
+        problems.append(f"the recovery is {recovery['state']}, not verified")
+    problems += [f"part {name} is missing" for name, s in recovery["parts_s"].items() if s is None]
     nodes = made["nodes"]
     problems += [f"nodes.{name} is empty" for name, names in nodes.items() if not names]
     if set(nodes["excluded"]) & set(nodes["after"]):
@@ -98,3 +121,13 @@ def summary(made: dict[str, Any]) -> str:
         f"({between('fault', 'running'):.1f} s until it ran again); "
         f"{made['steps']['lost']} steps were trained twice."
     )
+
+
+def parts_told(made: dict[str, Any]) -> Iterable[str]:
+    """Where the time went, a line for each part. For a record in which nothing is missing."""
+    recovery = made["recovery"]
+    total = recovery["total_s"]
+    yield "Where the time went:"
+    for name, seconds in recovery["parts_s"].items():
+        yield f"  {name:<10} {seconds:6.1f} s  {'#' * round(40 * seconds / total if total else 0)}"
+    yield f"  {'total':<10} {total:6.1f} s"

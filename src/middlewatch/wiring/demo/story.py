@@ -15,6 +15,7 @@ from middlewatch.model.advice import Advice
 from middlewatch.model.attempt import Attempt
 from middlewatch.model.identity import ClusterId
 from middlewatch.model.milestone import Milestone, MilestoneKind
+from middlewatch.model.recovery import Recovery, RecoveryState
 from middlewatch.model.signal import Progress, Signal
 from middlewatch.ports.store import Store
 from middlewatch.wiring.demo.backend import clean
@@ -31,6 +32,12 @@ class Seen:
     advice: Advice | None = None
     actions: tuple[ActionRecord, ...] = ()
     milestones: dict[MilestoneKind, Milestone] = field(default_factory=dict)
+    recovery: Recovery | None = None
+
+    @property
+    def verified(self) -> bool:
+        """Whether the book says that training is past the fault."""
+        return self.recovery is not None and self.recovery.state is RecoveryState.VERIFIED
 
     def at(self, kind: MilestoneKind) -> datetime | None:
         milestone = self.milestones.get(kind)
@@ -69,6 +76,7 @@ class Story:
             seen.milestones = {
                 m.kind: m for m in store.milestones(seen.advice.sequence_id) if m.kind is not None
             }
+            seen.recovery = store.recovery(seen.advice.sequence_id)
         self.zero = self.zero or seen.at(MilestoneKind.FAULT)
         self._tell()
         return seen
