@@ -33,10 +33,10 @@ SCRIPT = "#!/bin/sh\nexec sleep 600\n"
 class Holder:
     """The controller's part, played by the test: journal first, then the command."""
 
-    def __init__(self, lab: Cluster, state_dir: Path) -> None:
+    def __init__(self, lab: Cluster, state_dir: Path, commands: Commands | None = None) -> None:
         self.lab = lab
         clock = SystemClock()
-        commands = Commands(clock, environ=lab.env(logged=False))
+        commands = commands or Commands(clock, environ=lab.env(logged=False))
         self.scheduler = SlurmScheduler(ClusterId("slurm", "test"), commands, clock)
         self.journal = FileJournal(state_dir)
 
@@ -75,6 +75,26 @@ class Holder:
         self.note(JournalKind.HOLD, job_id, within_s)
         self.do(Action(ActionKind.REQUEUE_HOLD, job_id, "test"))
         self.lab.wait_state(job_id, "SPECIAL_EXIT")
+
+    def made_impossible(self, within_s: float) -> tuple[str, str]:
+        """A job that our exclusions keep from every node, and the node that its user excluded."""
+        users_own, *ours = self.lab.nodes[:5]
+        job_id = self.running(f"--exclude={users_own}")
+        self.do(Action(ActionKind.REQUEUE, job_id, "test"))
+        self.lab.wait_state(job_id, "PENDING")
+        eventually(lambda: self.view(job_id).reason == "BeginTime")
+        self.note(
+            JournalKind.EXCLUDE, job_id, within_s, user_exclusions=(users_own,), ours=tuple(ours)
+        )
+        everything = (users_own, *ours)
+        self.do(Action(ActionKind.UPDATE, job_id, "test", exclusions=everything, start_now=True))
+        eventually(lambda: self.view(job_id).reason == "BadConstraints")
+        return job_id, users_own
+
+    def fence(self, job_id: str, within_s: float) -> None:
+        self.note(JournalKind.FENCE, job_id, within_s, owner_requeue=True)
+        self.do(Action(ActionKind.UPDATE, job_id, "test", requeueable=False))
+        assert self.lab.job(job_id)["Requeue"] == "0"
 
 
 @pytest.fixture
@@ -117,9 +137,7 @@ def test_holds_of_ours_are_let_go_and_those_of_others_are_not(
     lab.run(["scontrol", "hold", under_operator])
     lab.run(["scontrol", "requeuehold", theirs], user=lab.spec.job_users[0])
     lab.run(["scontrol", "requeuehold", "State=SpecialExit", marked_by_others])
-    holder.note(JournalKind.FENCE, fenced, within_s=5, owner_requeue=True)
-    holder.do(Action(ActionKind.UPDATE, fenced, "test", requeueable=False))
-    assert lab.job(fenced)["Requeue"] == "0"
+    holder.fence(fenced, within_s=5)
 
     pid = guard(holder, state_dir)
     lab.wait_state(ours, "RUNNING", timeout=60)
@@ -149,16 +167,7 @@ def test_a_job_that_our_exclusions_made_impossible_runs_again(
     holder: Holder, tmp_path: Path
 ) -> None:
     lab = holder.lab
-    partition = lab.nodes[:5]
-    users_own, ours = partition[0], tuple(partition[1:])
-    job_id = holder.running(f"--exclude={users_own}")
-    holder.do(Action(ActionKind.REQUEUE, job_id, "test"))
-    lab.wait_state(job_id, "PENDING")
-    eventually(lambda: holder.view(job_id).reason == "BeginTime")
-    holder.note(JournalKind.EXCLUDE, job_id, 8, user_exclusions=(users_own,), ours=ours)
-    everything = (users_own, *ours)
-    holder.do(Action(ActionKind.UPDATE, job_id, "test", exclusions=everything, start_now=True))
-    eventually(lambda: holder.view(job_id).reason == "BadConstraints")
+    job_id, users_own = holder.made_impossible(within_s=8)
 
     guard(holder, tmp_path / "state")
     lab.wait_state(job_id, "RUNNING", timeout=60)
