@@ -198,6 +198,8 @@ def _tell(served: sdiag.Requests, found: Measured, name: str) -> None:
     for kind, (count, total) in sorted(served.served.items()):
         found.value(f"{name}_rpc", total / count, kind=kind, count=count)
     found.figure(f"{name}_rpc_us", served.mean_us(), served.count())
+    total_s = served.mean_us() * served.count() / 1e6
+    found.figure(f"{name}_rpc_total_s", total_s, served.count())
     requeues = served.count("REQUEST_JOB_REQUEUE")
     if not requeues:
         raise Trouble("slurmctld counted no requeue")
