@@ -19,9 +19,8 @@ from tests.e2e.stage import Stage
 _numbers = itertools.count(1)
 
 BY_ANYBODY = frozenset({"test_recovery.py", "test_gates.py"})
-TELLING = frozenset(
+TELLING = frozenset(  # an owner's recovery is among the tests of single_user
     {
-        "test_a_crashed_job_goes_on_beyond_the_fault_without_the_bad_node[owner]",
         "test_a_crashed_job_goes_on_beyond_the_fault_without_the_bad_node[operator]",
     }
 )

@@ -79,6 +79,11 @@ class Stage:
         options.setdefault("step_seconds", 0.1)
         return self.cluster.submit(TrainerOptions(**options))
 
+    def submit_as(self, user: str, **options: Any) -> str:
+        """The same by another user of the lab."""
+        options = {"comment": self.opt_in(), "step_seconds": 0.1, **options}
+        return self.cluster.submit(TrainerOptions(**options), user=user)
+
     def opt_in(self, mode: str = "action") -> str:
         return json.dumps({"middlewatch": {"environment": self.environment, "mode": mode}})
 
