@@ -199,6 +199,7 @@ def test_nothing_is_let_go_before_its_parents_are_done_and_all_is_in_the_end(
         }
         | {FOR_EVER}
     )
+    let_go = False
     for now in turns:
         outcome = release_for(
             ReleaseInputs(
@@ -211,8 +212,9 @@ def test_nothing_is_let_go_before_its_parents_are_done_and_all_is_in_the_end(
                 now=at(now),
             )
         )
-        if isinstance(outcome, Release):
+        let_go = isinstance(outcome, Release)
+        if let_go:
             assert wanted, "a parent ended otherwise than asked for"
             assert now >= done, f"let go at {now}, and a parent ran until {done}"
             assert not any(recovering(lived, now) for _, lived in parents)
-    assert isinstance(outcome, Release) is wanted
+    assert let_go is wanted

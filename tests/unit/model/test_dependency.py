@@ -99,7 +99,8 @@ def test_what_either_of_our_keys_declares_is_waited_for() -> None:
 
 def test_a_job_that_declares_nothing_waits_for_nothing() -> None:
     found = read_comment('{"middlewatch":{"mode":"action"}}')
-    assert found.depends_on == found.depends_on_wrong == ()
+    assert found.depends_on == ()
+    assert found.depends_on_wrong == ()
 
 
 JSON = st.recursive(
