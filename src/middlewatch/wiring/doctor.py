@@ -24,6 +24,7 @@ from middlewatch.adapters.sql import place
 from middlewatch.model.scheduler import ClusterFacts
 from middlewatch.ports.errors import PortError, Unreadable
 from middlewatch.wiring import looking, places
+from middlewatch.wiring.doctor_federation import examined_federation
 from middlewatch.wiring.doctor_gate import examined_gate, examined_rest
 from middlewatch.wiring.doctor_jobs import examined_jobs
 from middlewatch.wiring.doctor_rights import examined_rights, examined_watchdog
@@ -272,6 +273,7 @@ CHECKS: tuple[Callable[[Examined], Iterator[Finding]], ...] = (
     _controller_daemon,
     examined_rights,
     _accounting,
+    examined_federation,
     examined_jobs,
     examined_log_store,
     examined_metrics,
