@@ -43,6 +43,7 @@ TO_DO_AFTER_REFRAINING = {
     "parent_failed": "run its parent again, or cancel it. " + LET_GO,
     "wrong_parent": "its owner mends what it declares, or submits it again. " + LET_GO,
     "bad_declaration": "its owner mends its comment (mw check-comment --job {job}). " + LET_GO,
+    "held_again": "look who holds it. " + LET_GO,
     "held_otherwise": "look why Slurm holds it: scontrol show job {job}",
 }
 TO_DO_AFTER_REPORT = {

@@ -68,6 +68,9 @@ class AwaitBasis(StrEnum):
     GATE_UNSEEN = "gate_unseen"
     RELEASE_STANDS = "release_stands"
     RELEASED_BEFORE = "released_before"
+    HELD_AGAIN = "held_again"
+    """It was let go, and is held again: perhaps by a scheduler that came back from an older state,
+    perhaps by somebody who meant it. That is for a person."""
 
 
 NEEDS_A_PERSON = frozenset(
@@ -157,7 +160,22 @@ def _stands(inputs: ReleaseInputs) -> Await | None:
         return Await(
             AwaitBasis.RELEASE_STANDS, f"Generation {advice.generation} is being carried out."
         )
+    if _held_again(advice, inputs.attempt):
+        return Await(
+            AwaitBasis.HELD_AGAIN,
+            "It was let go before, and is held again: by its owner, or by a slurmctld that came back "
+            f"from an older state. It is not let go twice: scontrol release {inputs.attempt.job_id}.",
+        )
     return Await(AwaitBasis.RELEASED_BEFORE, f"Generation {advice.generation} has ended.")
+
+
+def _held_again(advice: Advice, attempt: Attempt) -> bool:
+    status = advice.status
+    if status is None or status.disposition is not Disposition.CONVERGED:
+        return False
+    waits = attempt.live and attempt.held and attempt.state is JobState.PENDING
+    # What was seen before the outcome is the very hold that was lifted.
+    return waits and attempt.attempt_index == 0 and attempt.last_seen_at > status.observed_at
 
 
 def _reopens(advice: Advice, inputs: ReleaseInputs) -> bool:

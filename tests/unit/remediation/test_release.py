@@ -188,6 +188,18 @@ def test_once_let_go_it_is_never_let_go_again() -> None:
         assert basis(inputs(existing=over)) is AwaitBasis.RELEASED_BEFORE
 
 
+def test_a_job_that_is_held_again_is_told_to_a_person_and_not_let_go_twice() -> None:
+    over = standing_advice(
+        child(), ended_as(Disposition.CONVERGED, Reason.DESIRED_STATE_OBSERVED, 60)
+    )
+    seen_before = child(last_seen_at=at(59))
+    assert basis(inputs(seen_before, existing=over)) is AwaitBasis.RELEASED_BEFORE
+    again = child(last_seen_at=at(70))
+    assert basis(inputs(again, existing=over)) is AwaitBasis.HELD_AGAIN
+    runs = child(last_seen_at=at(70), held=False, state=JobState.RUNNING)
+    assert basis(inputs(runs, existing=over)) is AwaitBasis.RELEASED_BEFORE
+
+
 def test_what_was_not_permitted_is_not_permitted_by_a_switch_but_by_a_new_end() -> None:
     target = child()
     refused = standing_advice(target, ended_as(Disposition.ABANDONED, Reason.NOT_PERMITTED))

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from middlewatch.model.advice import Advice, DesiredState, Disposition, Intent, revised
+from middlewatch.model.advice import Advice, DesiredState, Intent, revised
 from middlewatch.model.attempt import Attempt, Dependent
 from middlewatch.model.audit import AuditEvent, AuditKind, AuditLevel
 from middlewatch.model.change import Change, Decision
@@ -97,10 +97,7 @@ class Releases:
         return self._awaits(inputs, outcome, past[-1] if past else None), again
 
     def _again(self, inputs: ReleaseInputs, now: datetime) -> datetime | None:
-        advice = inputs.existing
-        status = None if advice is None else advice.status
-        over = status is not None and status.disposition is Disposition.CONVERGED
-        if over or inputs.attempt.state is not JobState.PENDING:
+        if inputs.attempt.state is not JobState.PENDING:
             self._waiting.discard(inputs.attempt.id)
             return None
         self._waiting.add(inputs.attempt.id)
@@ -117,7 +114,7 @@ class Releases:
         level = AuditLevel.INFO
         if outcome.basis in NEEDS_A_PERSON:
             level = AuditLevel.ALARM
-        elif outcome.basis is AwaitBasis.NOT_HELD:
+        elif outcome.basis in {AwaitBasis.NOT_HELD, AwaitBasis.HELD_AGAIN}:
             level = AuditLevel.WARNING
         event = event_of(
             inputs.attempt,
