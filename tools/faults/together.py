@@ -39,6 +39,7 @@ def simulation_went_wrong(simulated: Explored) -> list[str]:
         for name in COUNTS
         if simulated.counts[name]
     ]
+    problems += [f"simulated: it never came about that {kind}" for kind in simulated.never_happened]
     if simulated.errors:
         problems.append(f"{len(simulated.errors)} simulated schedules could not be played")
     return problems

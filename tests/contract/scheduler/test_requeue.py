@@ -180,6 +180,24 @@ def test_a_requeue_hold_is_marked_stays_and_is_released(world: World) -> None:
     assert until(world, job, running).restarts == 1
 
 
+def test_a_requeue_hold_outlives_a_cancel_without_its_mark_and_cannot_be_released_meanwhile(
+    world: World,
+) -> None:
+    job = world.submit("run")
+    until(world, job, running)
+    done(world, ActionKind.REQUEUE_HOLD, job)
+    until(world, job, lambda view: pending(view) and view.held)
+    world.cancel_by_owner(job)
+    view = until(world, job, ended)
+    assert view.held
+    assert JobFlag.SPECIAL_EXIT not in view.flags
+    assert act(world, ActionKind.RELEASE, job).answered is not Answered.DONE
+    done(world, ActionKind.REQUEUE, job)
+    view = until(world, job, pending)
+    assert (view.held, view.restarts) == (True, 2)
+    assert JobFlag.SPECIAL_EXIT not in view.flags
+
+
 def test_a_release_of_a_job_that_is_not_held_changes_nothing(world: World) -> None:
     job = world.submit("run")
     until(world, job, running)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tools.faults.simulated.explore import Explored, Line
+from tools.faults.simulated.explore import ENOUGH, EXPECTED, Explored, Line
 from tools.faults.simulated.judge import COUNTS
 from tools.faults.together import simulation_went_wrong, together
 
@@ -39,3 +39,17 @@ def test_a_breach_and_a_schedule_that_could_not_be_played_both_fail_the_run() ->
     assert any("held_forever is 2" in problem for problem in problems)
     assert any("could not be played" in problem for problem in problems)
     assert simulation_went_wrong(Explored(first=1)) == []
+
+
+def test_a_kind_of_trouble_that_never_came_about_fails_a_long_run() -> None:
+    missing = EXPECTED[-1]
+    every = tuple((kind, 1) for kind in EXPECTED if kind != missing)
+    found = Explored(first=1)
+    for seed in range(1, ENOUGH):
+        found.add(Line(seed, happened=every))
+    assert simulation_went_wrong(found) == []
+    found.add(Line(ENOUGH, happened=every))
+    assert simulation_went_wrong(found) == [f"simulated: it never came about that {missing}"]
+    found.add(Line(ENOUGH + 1, happened=((missing, 1),)))
+    assert simulation_went_wrong(found) == []
+    assert together(None, found)["simulated"]["happened"][missing] == 1

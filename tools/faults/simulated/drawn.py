@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from middlewatch.lab.simulated import Doom, Fate
 
@@ -45,6 +45,14 @@ TROUBLES = (
     "the clock jumps",
     "the watchdog dies",
 )
+ADVISED = ("TERMINATED", "RELEASED", "CONSTRAINED")
+"""What somebody else than the manager may advise about a job of its own."""
+THEIRS = {
+    "TERMINATED": ("operator holds", "owner cancels", "operator requeues", "job completes"),
+    "RELEASED": ("operator holds", "owner holds", "owner releases", "owner cancels"),
+    "CONSTRAINED": ("operator holds", "owner excludes", "operator starts", "owner cancels"),
+}
+"""What people do to those jobs."""
 MOMENTS = ("looked", "send", "arrived", "answered")
 
 
@@ -66,16 +74,19 @@ class When:
 @dataclass(frozen=True, slots=True)
 class Happening:
     """Somebody does something, or something breaks for ``length_s``; ``size`` is what the kind
-    makes of it (seconds of a clock's jump, the age of a state)."""
+    makes of it (seconds of a clock's jump, the age of a state), ``about`` the job that somebody
+    does it to; empty: the one that fails."""
 
     what: str
     when: When
     length_s: float = 0.0
     size: float = 0.0
+    about: str = ""
 
     def __str__(self) -> str:
         length = f" for {self.length_s:.0f} s" if self.length_s else ""
-        return f"{self.what}{length} {self.when}"
+        about = f" the {self.about} job" if self.about else ""
+        return f"{self.what}{about}{length} {self.when}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +106,9 @@ class Death:
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """Times in seconds."""
+    """Times in seconds. ``beside``: one of two controllers is in the process that has the store;
+    otherwise each is on a host of its own. ``dies`` is the process that the deaths befall.
+    ``advised`` are further jobs, each with advice of that kind ``advised_after_s`` after the fault."""
 
     seed: int
     release: str
@@ -120,12 +133,17 @@ class Drawn:
     deaths: tuple[Death, ...] = ()
     freeze: tuple[tuple[int, float], ...] = ()
     operators_let_go: bool = True
+    beside: bool = True
+    dies: str = "up"
+    advised: tuple[str, ...] = ()
+    advised_after_s: float = 0.0
 
     def __str__(self) -> str:
         words = [
             f"{self.fault} on {self.release}, begin time {self.begin_delay_s:.0f} s",
             f"{self.dependent} dependent" if self.dependent else "",
-            "two controllers" if self.controllers > 1 else "",
+            _controllers(self),
+            f"advised {', '.join(self.advised)}" if self.advised else "",
             "" if self.requeueable else "not requeueable",
             *(str(death) for death in self.deaths),
             *(f"command {n} {doom.fate.value} {doom.after_s:.0f} s" for n, doom in self.dooms),
@@ -152,7 +170,7 @@ def drawn(seed: int) -> Drawn:
     freeze: tuple[tuple[int, float], ...] = ()
     if r.random() < (0.4 if controllers > 1 else 0.03):
         freeze = ((r.choice((1, 1, 2, 3)), r.choice((4.0, 20.0, 45.0, 70.0))),)
-    return Drawn(
+    plain = Drawn(
         seed=seed,
         release=r.choice(RELEASES),
         fault=share.of({"crash-cuda": 35, "crash-hang": 40, "crash-python": 10, "node": 15}),
@@ -176,6 +194,39 @@ def drawn(seed: int) -> Drawn:
         deaths=tuple(deaths),
         freeze=freeze,
         operators_let_go=r.random() < 0.7,
+    )
+    # From a chance of its own, so that the rest stays as it was.
+    return _widened(plain, random.Random(f"middlewatch-more-{seed}"))
+
+
+def _controllers(d: Drawn) -> str:
+    if d.controllers == 1:
+        return ""
+    dies = f" ({d.dies} dies)" if d.deaths else ""
+    return f"two controllers{', one beside the store' if d.beside else ''}{dies}"
+
+
+def _widened(d: Drawn, r: random.Random) -> Drawn:
+    """Several hosts, leaders that stand still beyond their lease, and advice of other kinds."""
+    if d.controllers == 1 and r.random() < 0.12:
+        d = replace(d, controllers=2)
+    if d.controllers > 1:
+        beside = r.random() < 0.4
+        freeze = d.freeze
+        if r.random() < 0.5:
+            freeze = ((r.choice((1, 1, 1, 2, 2, 3)), r.choice((20.0, 70.0, 110.0, 110.0, 140.0))),)
+        dies = "up" if beside else r.choice(("up", "one", "one"))
+        d = replace(d, beside=beside, freeze=freeze, dies=dies)
+    advised = tuple(kind for kind in ADVISED if r.random() < 0.12)
+    theirs = tuple(
+        Happening(
+            r.choice(THEIRS[kind]), When("time", after_s=r.uniform(0.2, 25.0)), about=kind.lower()
+        )
+        for kind in advised
+        if r.random() < 0.5
+    )
+    return replace(
+        d, advised=advised, advised_after_s=r.uniform(0.0, 20.0), people=(*d.people, *theirs)
     )
 
 

@@ -12,12 +12,30 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tools.faults.simulated.drawn import drawn
+from tools.faults.simulated.drawn import ADVISED, PEOPLE, TROUBLES, drawn
 from tools.faults.simulated.judge import APART, COUNTS
 from tools.faults.simulated.play import leave, new_folder, play, stay_in
 
 AGAIN = "python -m tools.faults --simulated --seed {seed} --trace"
 TOLD_AT_MOST = 40
+ENOUGH = 2000
+EXPECTED = tuple(
+    dict.fromkeys(
+        (
+            *PEOPLE,
+            *TROUBLES,
+            *(f"{kind.lower()} is advised" for kind in ADVISED),
+            "a reply is lost",
+            "a command never arrives",
+            "a command takes effect after its client gave up",
+            "somebody acts between a look and a command",
+            "ended jobs are forgotten",
+            "a leader stands still",
+            "a leader is taken over from",
+        )
+    )
+)
+"""Everything that has to come to pass in a long run, with effect."""
 LINES_AT_MOST = 200
 
 
@@ -28,6 +46,7 @@ class Line:
     seed: int
     findings: tuple[tuple[str, str], ...] = ()
     apart: tuple[tuple[str, int], ...] = ()
+    happened: tuple[tuple[str, int], ...] = ()
     kills: int = 0
     commands: int = 0
     outcomes: tuple[str, ...] = ()
@@ -43,6 +62,7 @@ class Explored:
     played: int = 0
     counts: Counter[str] = field(default_factory=Counter)
     apart: Counter[str] = field(default_factory=Counter)
+    happened: Counter[str] = field(default_factory=Counter)
     outcomes: Counter[str] = field(default_factory=Counter)
     kills: int = 0
     commands: int = 0
@@ -58,12 +78,21 @@ class Explored:
         self.played += 1
         self.counts.update(name for name, _ in line.findings)
         self.apart.update(dict(line.apart))
+        self.happened.update(dict(line.happened))
         self.outcomes.update(line.outcomes)
         self.kills += line.kills
         self.commands += line.commands
         self.virtual_s += line.virtual_s
         if line.findings:
             self.wrong.append(line)
+
+    @property
+    def never_happened(self) -> tuple[str, ...]:
+        """Kinds that are drawn and never came to pass: then nothing is known of them. Asked of
+        runs that are long enough for the rarest."""
+        if self.played < ENOUGH:
+            return ()
+        return tuple(kind for kind in EXPECTED if not self.happened[kind])
 
     def summary(self) -> dict[str, Any]:
         """Its part of build/faults.json."""
@@ -72,6 +101,8 @@ class Explored:
             **{name: self.counts[name] for name in COUNTS},
             **{name: self.apart[name] for name in APART},
             **{name: n for name, n in sorted(self.apart.items()) if name not in APART},
+            "happened": {kind: self.happened[kind] for kind in sorted({*EXPECTED, *self.happened})},
+            "never_happened": list(self.never_happened),
             "kills": self.kills,
             "commands": self.commands,
             "virtual_hours": round(self.virtual_s / 3600, 1),
@@ -142,6 +173,7 @@ def one(seed: int) -> Line:
         seed=seed,
         findings=tuple((f.count, f.text) for f in played.findings),
         apart=tuple(played.apart.items()),
+        happened=tuple(played.happened.items()),
         kills=played.kills,
         commands=played.commands,
         outcomes=tuple(" ".join(words.split()[2:]) for words in played.outcomes),

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from middlewatch.adapters.sql.store import SqlStore
 from middlewatch.lab.simulated import SimulatedCluster
+from middlewatch.lab.simulated.records import Job
 from middlewatch.model.advice import Advice, Reason
 from middlewatch.model.audit import AuditEvent
 from middlewatch.model.scheduler import ENDED
 from middlewatch.ports.store import AuditFilter
-from tools.faults.simulated.witness import Finding, Witness
+from tools.faults.simulated.told import Finding
+from tools.faults.simulated.witness import Witness
 
 COUNTS = (
     "double_successors",
@@ -27,6 +29,8 @@ COUNTS = (
     "wrong_kills",
     "fences_left",
     "unconverged",
+    "unled_actions",
+    "hasty_leaders",
     "broken",
 )
 """All of these must be 0; docs/faults.md says what each counts."""
@@ -40,6 +44,7 @@ APART = (
     "people_requeued_beside_us",
     "cancels_that_slurmctld_forgot",
     "orphans_beside_slurms_own_restart",
+    "holds_kept_through_a_cancel",
 )
 """What happened and is no breach: counted, so that it can be seen how much was tried."""
 
@@ -55,13 +60,24 @@ def judge(witness: Witness, store: SqlStore, cluster: SimulatedCluster) -> tuple
 
 def _standing(witness: Witness, cluster: SimulatedCluster) -> None:
     for job in cluster.jobs.values():
-        if job.state in ENDED or witness.lineage(job) in witness.frozen_jobs:
+        if job.state in ENDED:
             continue
+        if job.pending and job.requeue_held and not job.special_exit:
+            witness.apart["holds_kept_through_a_cancel"] += _held_by_us(witness, job)
         why = witness.stands_on(job)
         if why == "fence":
             witness.note("fences_left", f"job {job.job_id}: Requeue=0 of ours stands at the end")
         elif why:
             witness.note("held_forever", f"job {job.job_id}: {why} at the end ({job.reason})")
+
+
+def _held_by_us(witness: Witness, job: Job) -> bool:
+    """Whether the hold is one of ours that stayed when the job was cancelled, and when somebody
+    requeued it after that. Slurm took its mark away, and lets nobody release what is over."""
+    lineage = witness.lineage(job)
+    cancelled = any(attempt[0] == lineage for attempt in witness.stopped)
+    ours = any(d.ours and d.lineage == lineage and d.what == "requeue_hold" for d in witness.deeds)
+    return cancelled and ours
 
 
 def _revived(witness: Witness, cluster: SimulatedCluster) -> None:

@@ -10,21 +10,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
+from middlewatch.adapters.sql.codec import micros
 from middlewatch.adapters.sql.store import SqlStore
 from middlewatch.lab.simulated import EPOCH
-from middlewatch.lab.simulated.records import Job
 from middlewatch.model.action import ActionRecord, Answered
 from middlewatch.model.change import Applied, Change, Lease
 from middlewatch.model.journal import JournalEntry
 from middlewatch.ports.journal import Journal
 from middlewatch.ports.store import AttemptFilter
+from tools.faults.simulated.told import Seen
 from tools.faults.simulated.witness import Witness
 
 _READ_FROM = {
     "attempts": (
+        "placed",
         "attempt",
         "attempts",
         "attempts_of_job",
@@ -48,8 +50,9 @@ _READ_FROM = {
         "generations",
         "statuses",
     ),
-    "actions": ("actions",),
+    "actions": ("actions", "placed"),
     "milestones": ("milestones",),
+    "recoveries": ("recovery", "recoveries", "settled_recoveries"),
     "notes": ("note",),
     "audit": ("audit", "last_audit_number"),
 }
@@ -64,6 +67,8 @@ class Database:
     store: SqlStore
     witness: Witness
     remembers: bool = True
+    lease: Lease | None = None
+    """The one that was granted last."""
     answers: dict[str, dict[tuple[Any, ...], Any]] = field(default_factory=dict)
     reads: int = 0
     writes: int = 0
@@ -75,6 +80,21 @@ class Database:
                 for name in names:
                     self.answers.pop(name, None)
 
+    def renewed(self, name: str, holder: str, ttl_s: float, now: datetime) -> Lease | None:
+        """The lease that stands, prolonged, where its holder asks for it again; otherwise the store
+        is asked. Most of what a quiet hour writes would be that."""
+        known = self.lease
+        if known is None or (known.name, known.holder) != (name, holder):
+            return None
+        expires = now + timedelta(seconds=ttl_s)
+        with self.store.database.write() as connection:
+            connection.exec_driver_sql(
+                "UPDATE leases SET expires_us = ? WHERE name = ? AND holder = ? AND token = ?",
+                (micros(expires), name, holder, known.token),
+            )
+        self.lease = replace(known, expires_at=expires)
+        return self.lease
+
 
 class Memory:
     """The store of one service. ``step`` is called around every write and may never return."""
@@ -84,12 +104,12 @@ class Memory:
         database: Database,
         step: Callable[[str], None],
         *,
-        looked: Callable[[str], Job | None] = lambda _job_id: None,
+        seen: Callable[[], Seen] = Seen,
         planned: Callable[[ActionRecord], None] = lambda _record: None,
     ) -> None:
         self._database = database
         self._step = step
-        self._looked = looked
+        self._seen = seen
         self._planned = planned
 
     def __getattr__(self, name: str) -> Any:
@@ -119,7 +139,7 @@ class Memory:
         database.forget(change)
         database.writes += 1
         for advice in change.advice:
-            witness.wrote(advice, self._looked(advice.job_id))
+            witness.wrote(advice, self._seen())
         for event in change.audit:
             witness.audit[event.idempotency_key or f"#{len(witness.audit)}"] = event.type
         for record in change.actions:
@@ -131,8 +151,19 @@ class Memory:
 
     def acquire_lease(self, name: str, holder: str, ttl_s: float, now: datetime) -> Lease | None:
         database = self._database
+        renewed = database.renewed(name, holder, ttl_s, now)
+        if renewed is not None:
+            return renewed
         database.writes += 1
-        return database.store.acquire_lease(name, holder, ttl_s, now)
+        lease = database.store.acquire_lease(name, holder, ttl_s, now)
+        if lease is not None and lease.taken_over_at == now:
+            database.witness.happen("a leader is taken over from")
+        database.lease = lease or database.lease
+        return lease
+
+    def release_lease(self, lease: Lease) -> None:
+        self._database.store.release_lease(lease)
+        self._database.lease = None
 
     def put_notes(self, notes: Any) -> None:
         self._step("before the store")

@@ -8,7 +8,6 @@ import random
 import shutil
 import tempfile
 from collections.abc import Callable
-from copy import copy
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cache, partial
@@ -22,24 +21,38 @@ from middlewatch.adapters.sql.store import SqlStore, open_store
 from middlewatch.lab.simulated import (
     EPOCH,
     Exit,
-    NotDone,
     SimulatedCluster,
     SimulatedConfig,
     SimulatedScheduler,
     SimulatedTrainer,
     sleeper,
 )
-from middlewatch.lab.simulated.records import Job
+from middlewatch.model.advice import Advice, DecisionBasis, DesiredState
+from middlewatch.model.change import Change
+from middlewatch.model.gates import gates_for
+from middlewatch.model.identity import sequence_id
+from middlewatch.model.milestone import Operation, Sequence
+from middlewatch.model.scheduler import ENDED
+from middlewatch.ports.errors import Conflict
 from tools.faults.simulated.drawn import Death, Drawn, Happening, When, drawn
+from tools.faults.simulated.happenings import Happenings
 from tools.faults.simulated.judge import judge
 from tools.faults.simulated.memory import Database
-from tools.faults.simulated.process import CLUSTER, Process, Script, Shared
+from tools.faults.simulated.patience import Patience
+from tools.faults.simulated.process import CLUSTER, DEPLOYMENT, POLICY, Process, Script, Shared
+from tools.faults.simulated.told import Finding, Seen
 from tools.faults.simulated.turns import Turns
-from tools.faults.simulated.witness import ENVIRONMENT, Finding, Witness
+from tools.faults.simulated.witness import ENVIRONMENT, Witness
 
 OPT_IN = f'{{"middlewatch":{{"environment":"{ENVIRONMENT}","mode":"action"}}}}'
 NODES = ("gpu-001", "gpu-002", "gpu-003", "gpu-004", "gpu-005")
 STEPS, FAULT_AT, STEP_S = 12, 5, 1.0
+OPERATIONS = {
+    "TERMINATED": Operation.TERMINATE,
+    "RELEASED": Operation.DAG_RELEASE,
+    "CONSTRAINED": Operation.CONSTRAIN,
+}
+HOSTS = {"one": "a", "watchdog": "a", "other": "b", "watchdog-b": "b"}
 CALM_S = 600.0
 """Beyond the age limit of advice: then everything must have come to an end."""
 
@@ -51,6 +64,7 @@ class Played:
     drawn: Drawn
     findings: tuple[Finding, ...]
     apart: dict[str, int]
+    happened: dict[str, int]
     kills: int
     commands: int
     outcomes: tuple[str, ...]
@@ -172,6 +186,16 @@ class _Stage:
             moment=self._moment,
         )
         self.deaths = list(d.deaths)
+        self.jobs: dict[str, str] = {}
+        self.patience = Patience(self.cluster, self.witness)
+        self.befalls = Happenings(
+            self.shared,
+            self.random,
+            self.jobs,
+            self.processes,
+            again=self._again,
+            another=self._another_job,
+        )
         self._submit()
 
     def close(self) -> None:
@@ -194,9 +218,10 @@ class _Stage:
             dies_after_s=d.dies_after_s,
         )
         own = ("gpu-005",) if d.user_excludes else ()
-        self.main = self._job(
+        self.main = self.jobs["main"] = self._job(
             trainer, nodes=d.nodes, excluded=own, requeue=d.requeueable, name="main"
         )
+        self._submit_advised()
         if d.healthy_beside:
             self._job(SimulatedTrainer(steps=90, step_s=1.0, fault=None), name="healthy")
         if d.stranger_beside:
@@ -211,6 +236,22 @@ class _Stage:
             if d.dependent != "afterok":
                 lineage = self.witness.lineage(self.cluster.jobs[self.main])
                 self.witness.dependents[lineage] = [child]
+
+    def _submit_advised(self) -> None:
+        """The jobs about which somebody else will advise: one that runs, one that its owner
+        submitted held, one that waits for its time."""
+        if "TERMINATED" in self.drawn.advised:
+            self.jobs["terminated"] = self._job(sleeper(300.0), name="terminated")
+        if "RELEASED" in self.drawn.advised:
+            self.jobs["released"] = self._job(sleeper(20.0), name="released", hold=True)
+        if "CONSTRAINED" in self.drawn.advised:
+            self.jobs["constrained"] = self._job(sleeper(20.0), name="constrained", begin_s=90.0)
+
+    def _another_job(self) -> None:
+        """The job that gets the number of the one that failed."""
+        comment = OPT_IN if self.random.random() < 0.5 else ""
+        trainer = SimulatedTrainer(steps=60, step_s=1.0, fault=None)
+        self._job(trainer, name="another", comment=comment)
 
     def _job(self, start: Any, *, comment: str = OPT_IN, **about: Any) -> str:
         number = self.cluster.submit(
@@ -230,13 +271,17 @@ class _Stage:
         if self.calm and name in self.processes and not self.processes[name].dead:
             return
         script = Script(random.Random(self.random.random()), slow=self.drawn.slow)
-        if name != "watchdog" and not self.calm:
+        if "watchdog" not in roles and not self.calm:
             script.dooms = dict(self.drawn.dooms)
             script.freeze = dict(self.drawn.freeze)
-            if name == "up" and self.deaths:
+            if name == self.drawn.dies and self.deaths:
                 script.kill_at = self.deaths[0].step
         before = self.processes.get(name)
-        process = Process(name, roles, self.shared, script)
+        host = HOSTS.get(name, "a" if self.drawn.beside else "s")
+        away = name in {"one", "other"}
+        process = Process(name, roles, self.shared, script, host=host, away=away)
+        if name == "up":
+            self.shared.keeper = process
         if before is not None:
             process.offset = before.offset
         process.armed = self.faulted
@@ -251,13 +296,15 @@ class _Stage:
     def _roles(self) -> dict[str, tuple[str, ...]]:
         roles = {"up": ("watcher", "manager", "controller"), "watchdog": ("watchdog",)}
         if self.drawn.controllers > 1:
-            roles["other"] = ("controller",)
+            if not self.drawn.beside:
+                roles |= {"up": ("watcher", "manager"), "one": ("controller",)}
+            roles |= {"other": ("controller",), "watchdog-b": ("watchdog",)}
         return roles
 
     def _mind_the_dead(self) -> None:
         """Start again, after its absence, what has been killed since this was last asked."""
-        up = self.processes["up"]
-        if not (up.dead and self.deaths and not self.calm):
+        name = self.drawn.dies
+        if not (self.processes[name].dead and self.deaths and not self.calm):
             return
         death = self.deaths.pop(0)
         self.kills += 1
@@ -265,7 +312,7 @@ class _Stage:
             self.processes["watchdog"].kill("with it")
             self.processes["watchdog"].bury()
             self.turns.after(death.watchdog_absent_s, lambda: self._again("watchdog"))
-        self.turns.after(death.absent_s, lambda: self._again("up"))
+        self.turns.after(death.absent_s, lambda: self._again(name))
 
     def _again(self, name: str) -> None:
         if self.processes[name].dead:
@@ -299,6 +346,8 @@ class _Stage:
                 self._at(happening.when, partial(self._happen, happening))
             else:
                 self.waiting.append(happening)
+        for kind in self.drawn.advised:
+            self.turns.after(self.drawn.advised_after_s, partial(self._advise, kind))
 
     def _at(self, when: When, action: Callable[[], None]) -> None:
         self.turns.after(when.after_s, action)
@@ -306,135 +355,55 @@ class _Stage:
     def _happen(self, happening: Happening) -> None:
         if self.calm:
             return
-        if happening.what.split()[0] in {"operator", "owner", "job"}:
-            self._person(happening.what)
-        else:
-            self._trouble(happening)
+        self.befalls.happen(happening)
 
-    # ------------------------------------------------------------------------------- people
+    # ------------------------------------------------------------------------------- advice
 
-    def _person(self, what: str) -> None:
-        cluster, job_id = self.cluster, self.main
-        acts: dict[str, tuple[Callable[[], None], dict[str, bool]]] = {
-            "operator holds": (lambda: cluster.hold(job_id, by_operator=True), {"holds": True}),
-            "operator releases": (lambda: cluster.release(job_id), {"lets_go": True}),
-            "operator requeues": (lambda: cluster.requeue(job_id), {}),
-            "operator requeues and holds": (lambda: cluster.requeue(job_id, hold=True), {}),
-            "operator cancels": (lambda: cluster.cancel(job_id, by="2003"), {}),
-            "operator starts": (
-                lambda: cluster.update(job_id, start_now=True),
-                {"lets_go": True},
-            ),
-            "owner cancels": (lambda: cluster.cancel(job_id, by="1000"), {}),
-            "owner holds": (lambda: cluster.hold(job_id, by_operator=False), {}),
-            "owner releases": (
-                lambda: cluster.release(job_id, privileged=False),
-                {"lets_go": True},
-            ),
-            "owner excludes": (
-                lambda: cluster.update(job_id, excluded=self._owners_list()),
-                {"exclusions": True},
-            ),
-            "owner forbids requeueing": (lambda: cluster.update(job_id, requeue=False), {}),
-            "owner opts out": (lambda: cluster.update(job_id, comment=""), {"comment": True}),
-            "job completes": (lambda: cluster.finish(job_id, Exit()), {}),
-            "job fails": (lambda: cluster.finish(job_id, Exit(1)), {}),
-        }
-        act, about = acts[what]
-        by, _, words = what.partition(" ")
-        present = cluster.jobs.get(job_id)
-        before = None if present is None else copy(present)
-        refusal = ""
+    def _advise(self, kind: str) -> None:
+        """Advice about one of the further jobs, as somebody else than the manager would give it."""
+        attempts = self.store.attempts_of_job(CLUSTER, self.jobs[kind.lower()])
+        if not attempts:
+            if not self.calm:
+                self.turns.after(2.0, partial(self._advise, kind))
+            return
+        attempt, now = attempts[-1], self.turns.now
+        operation = OPERATIONS[kind]
+        sequence = sequence_id(CLUSTER, attempt.job_id, attempt.id, operation.value)
+        advice = Advice(
+            attempt_id=attempt.id,
+            job_id=attempt.job_id,
+            attempt_index=attempt.attempt_index,
+            submitted_at=attempt.submitted_at,
+            owner=CLUSTER,
+            desired=DesiredState[kind],
+            exclusions=("gpu-002",) if kind == "CONSTRAINED" else (),
+            generation=1,
+            desired_state_changed_at=now,
+            created_at=now,
+            basis=DecisionBasis.ATTEMPT_ENDED_IN_FAILURE,
+            gates=gates_for(DEPLOYMENT, attempt, "simulated"),
+            policy_version=POLICY.version,
+            sequence_id=sequence,
+        )
+        told = Sequence(
+            sequence,
+            CLUSTER.scheduler,
+            CLUSTER.environment,
+            attempt.job_id,
+            attempt.attempt_index,
+            attempt.id,
+            operation,
+            "00-0-0-01",
+            now,
+        )
+        change = Change(advice=(advice,), sequences=(told,))
         try:
-            act()
-        except NotDone as error:
-            refusal = str(error)
-        self.witness.people_did(by, words, before, refusal, **about)
-
-    def _owners_list(self) -> tuple[str, ...]:
-        """What an owner types who wants to keep off one more node: what is there, and that one."""
-        job = self.cluster.jobs.get(self.main)
-        if job is None:
-            raise NotDone(f"Invalid job id specified for job {self.main}")
-        lineage = self.witness.lineage(job)
-        own = set(self.witness.own_exclusions.get(lineage, ()))
-        return tuple(sorted(own | {self.random.choice(("gpu-003", "gpu-004"))}))
-
-    # ------------------------------------------------------------------------------ troubles
-
-    def _trouble(self, trouble: Happening) -> None:
-        self.witness.say(f"trouble: {trouble.what}")
-        faults, length = self.server.faults, trouble.length_s
-        match trouble.what:
-            case "slurmctld hangs":
-                faults.hung = True
-                self.turns.after(length, self._thaw)
-            case "slurmctld is away":
-                faults.unreachable = True
-                self.turns.after(length, self._back)
-            case "slurmctld comes back older":
-                saved = self.cluster.remember()
-                self.turns.after(trouble.size, lambda: self._killed(saved, length))
-            case "accounting is away":
-                faults.accounting_down = True
-                self.turns.after(length, self._accounting_back)
-            case "listings miss jobs":
-                self.shared.missing = frozenset({self.main})
-                self.turns.after(length, self._whole)
-            case "listings are cut short":
-                self.shared.missing = None
-                self.turns.after(length, self._whole)
-            case "a node dies":
-                self.cluster.kill_node(self._node())
-            case "a node is set down":
-                self.cluster.set_down(self._node())
-            case "the number comes back":
-                self._number_comes_back()
-            case "the clock jumps":
-                for name in ("up", "watchdog"):
-                    self.processes[name].offset += timedelta(seconds=trouble.size)
-            case "the watchdog dies":
-                self.processes["watchdog"].kill("by itself")
-                self.turns.after(0.0, self.processes["watchdog"].bury)
-                self.turns.after(length, partial(self._again, "watchdog"))
-            case other:
-                raise ValueError(f"nobody knows how to make this happen: {other}")
-
-    def _node(self) -> str:
-        job = self.cluster.jobs.get(self.main)
-        return job.nodes[0] if job is not None and job.nodes else NODES[0]
-
-    def _thaw(self) -> None:
-        if self.server.faults.hung:
-            self.witness.say("slurmctld goes on")
-            self.server.thaw(self.random.choice((0.0, 0.0, 0.5, 3.0)))
-
-    def _back(self) -> None:
-        self.server.faults.unreachable = False
-
-    def _killed(self, saved: dict[str, Job], length: float) -> None:
-        if self.calm:
-            return
-        self.witness.say("slurmctld is killed and comes back from its saved state")
-        self.server.killed()
-        self.cluster.roll_back(saved)
-        self.witness.rolled_back()
-        self.server.faults.unreachable = True
-        self.turns.after(length, self._back)
-
-    def _accounting_back(self) -> None:
-        self.server.faults.accounting_down = False
-
-    def _whole(self) -> None:
-        self.shared.missing = frozenset()
-
-    def _number_comes_back(self) -> None:
-        if "_" in self.main:
-            return
-        self.cluster.number_comes_back(self.main)
-        comment = OPT_IN if self.random.random() < 0.5 else ""
-        trainer = SimulatedTrainer(steps=60, step_s=1.0, fault=None)
-        self._job(trainer, name="another", comment=comment)
+            self.store.apply(change)
+        except Conflict:
+            return  # the manager has advised about that attempt: that advice stands
+        self.shared.database.forget(change)
+        self.witness.wrote(advice, Seen())
+        self.witness.happen(f"{kind.lower()} is advised")
 
     # ---------------------------------------------------------------------------- the play
 
@@ -459,7 +428,18 @@ class _Stage:
         return self._result()
 
     def _run(self, seconds: float) -> None:
+        able = self._somebody_can_act()
         self.turns.run_until(self.turns.now + timedelta(seconds=seconds))
+        self.patience.look(
+            seconds,
+            able=able and self._somebody_can_act(),
+            clocks_off_s=self.befalls.clocks_off_s,
+        )
+
+    def _somebody_can_act(self) -> bool:
+        faults = self.server.faults
+        watchdogs = [p for name, p in self.processes.items() if name.startswith("watchdog")]
+        return not (faults.hung or faults.unreachable) and not any(p.dead for p in watchdogs)
 
     def _over(self) -> bool:
         """Whether nothing more is to be expected."""
@@ -474,10 +454,10 @@ class _Stage:
     def _calm_down(self) -> None:
         self.calm = self.shared.calm = True
         self.witness.say("--- calm")
-        faults = self.server.faults
-        self._thaw()
-        faults.unreachable = faults.accounting_down = False
-        self._whole()
+        self.befalls.thaw()
+        self.befalls.back()
+        self.befalls.accounting_back()
+        self.befalls.whole()
         for node in NODES:
             self.cluster.mend_node(node)
         for process in self.processes.values():
@@ -489,10 +469,12 @@ class _Stage:
         if job is not None and job.hold and self.drawn.operators_let_go:
             held_by_us = job.requeue_held and job.hold == "user"
             if not held_by_us and job.hold != "constraints":
-                self._person("operator releases")
+                self.befalls.person("operator releases", "main")
 
     def _result(self) -> Played:
         findings = judge(self.witness, self.store, self.cluster)
+        if any(job.state in ENDED for jobs in self.cluster.forgotten.values() for job in jobs):
+            self.witness.happen("ended jobs are forgotten")
         outcomes = tuple(
             f"{a.job_id}-{a.attempt_index} g{a.generation} {a.desired.value} "
             + (f"{a.status.disposition.value} {a.status.reason.value}" if a.status else "none")
@@ -502,6 +484,7 @@ class _Stage:
             drawn=self.drawn,
             findings=findings,
             apart=dict(self.witness.apart),
+            happened=dict(self.witness.happened),
             kills=self.kills,
             commands=self.shared.commands.get("controller", 0),
             outcomes=outcomes,

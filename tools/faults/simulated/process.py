@@ -15,15 +15,17 @@ from middlewatch.adapters.journal.file import FileJournal
 from middlewatch.adapters.logs import FileLogs, RecordCodec
 from middlewatch.adapters.scan.catalogue import read_catalogue
 from middlewatch.adapters.scan.engine import Engine, scanner_for
-from middlewatch.lab.simulated import Doom, SimulatedClient
+from middlewatch.lab.simulated import Doom, Fate, SimulatedClient, SimulatedCluster
 from middlewatch.lab.simulated.records import Job
 from middlewatch.lab.simulated.scheduler import SimulatedScheduler
 from middlewatch.model.action import Action, ActionRecord
+from middlewatch.model.answer import Answer, Unknown
 from middlewatch.model.gates import Deployment, Mode
 from middlewatch.model.identity import ClusterId
 from middlewatch.model.pattern import Pattern
 from middlewatch.model.policy import Policy
-from middlewatch.ports.errors import PortError
+from middlewatch.model.scheduler import AccountingRecord
+from middlewatch.ports.errors import PortError, Unreachable
 from middlewatch.ports.scanner import Scanner
 from middlewatch.ports.store import Store
 from middlewatch.reconciliation.deadlines import WatchdogConfig
@@ -31,9 +33,11 @@ from middlewatch.services.controller.controller import Controller, ControllerCon
 from middlewatch.services.manager.manager import Manager
 from middlewatch.services.watchdog.service import Watchdog
 from middlewatch.services.watcher import Watch, Watcher
+from tools.faults.simulated.elsewhere import Afar, Gateway, remote_store
 from tools.faults.simulated.memory import Database, Memory, Pages
+from tools.faults.simulated.told import Seen, Sent
 from tools.faults.simulated.turns import Killed, Turns, Worker
-from tools.faults.simulated.witness import ENVIRONMENT, Sent, Witness
+from tools.faults.simulated.witness import ENVIRONMENT, MAX_HOLD_S, WATCHDOG_MAX_HOLD_S, Witness
 
 CLUSTER = ClusterId("slurm", ENVIRONMENT)
 DEPLOYMENT = Deployment(
@@ -44,9 +48,7 @@ DEPLOYMENT = Deployment(
     partitions=("*",),
 )
 POLICY = Policy(version="simulated", grace_floor_s=6.0, advice_age_limit_s=400.0)
-WATCHDOG = WatchdogConfig(max_hold_s=200.0, max_fence_s=45.0, heartbeat_stale_s=60.0)
-MAX_HOLD_S = 150.0
-"""Beyond the longest begin time, as it is where nobody has set it otherwise."""
+WATCHDOG = WatchdogConfig(max_hold_s=WATCHDOG_MAX_HOLD_S, max_fence_s=45.0, heartbeat_stale_s=60.0)
 DEADLINE_S = 15.0
 LEASE_S = 40.0
 
@@ -90,14 +92,39 @@ class Shared:
     """Nothing goes wrong any more: rounds may be rarer, only time passes."""
     missing: frozenset[str] | None = frozenset()
     """What listings leave out; None: they are cut short."""
+    keeper: Process | None = None
+    """Whose host has the store, and a gateway before it."""
+    wakes: dict[str, Callable[[], None]] = field(default_factory=dict)
+    """How controllers on other hosts hear that there is advice, by process."""
+    jumped: bool = False
+    """Whether a clock has been set: then no two agree on when a lease ends."""
+
+    def gateway(self) -> Gateway:
+        """The door to the store. Raises `Unreachable` before anybody has it."""
+        if self.keeper is None:
+            raise Unreachable("nobody listens there")
+        return self.keeper.gateway()
 
 
 class Process:
     """``roles`` among ``watcher``, ``manager``, ``controller``, ``watchdog``. ``offset`` is what
-    its clock shows beyond true time."""
+    its clock shows beyond true time. ``host`` is whose journal it has; with ``away`` the store is
+    on another one."""
 
-    def __init__(self, name: str, roles: tuple[str, ...], shared: Shared, script: Script) -> None:
+    def __init__(
+        self,
+        name: str,
+        roles: tuple[str, ...],
+        shared: Shared,
+        script: Script,
+        *,
+        host: str = "a",
+        away: bool = False,
+    ) -> None:
         self.name = name
+        self.host = host
+        self._away = away
+        self._gateway: Gateway | None = None
         self.shared = shared
         self.script = script
         self.offset = timedelta(0)
@@ -166,22 +193,49 @@ class Process:
         if self.script.slow > 1.0 and "before" in label:
             self._workers[role].pass_time(0.01 * self.script.slow)
 
+    def gateway(self) -> Gateway:
+        """The door to its store, for controllers on other hosts."""
+        if self._gateway is None:
+            memory = Memory(
+                self.shared.database,
+                lambda _label: None,
+                seen=lambda: (self._gateway and self._gateway.seen_by_caller) or Seen(),
+            )
+            self._gateway = Gateway(cast("Store", memory), self, CLUSTER, self._answers)
+        return self._gateway
+
+    def _answers(self) -> bool:
+        until = self.frozen_until
+        return not self.dead and (until is None or until <= self.shared.turns.now)
+
     # ------------------------------------------------------------------------- its services
 
     def _journey(self, role: str) -> _Journey:
         return _Journey(self, role, self._workers[role])
 
     def _client(self, journey: _Journey) -> SimulatedClient:
-        return SimulatedClient(self.shared.server, self.shared.turns.cluster, journey)
+        return _Client(self.shared.server, self.shared.turns.cluster, journey)
 
     def _memory(self, role: str, journey: _Journey) -> Store:
         memory = Memory(
             self.shared.database,
             lambda label: self.step(role, label),
-            looked=journey.last.get,
+            seen=lambda: journey.seen,
             planned=journey.plan,
         )
         return cast("Store", memory)
+
+    def _through_the_gateway(self, worker: Worker, journey: _Journey) -> Store:
+        remote = remote_store(self.shared.gateway, CLUSTER, worker.pass_time, journey.seen)
+        afar = Afar(remote, lambda label: self.step("controller", label), journey.plan)
+        return cast("Store", afar)
+
+    def _journal(self, role: str) -> Pages:
+        return Pages(
+            FileJournal(self.shared.journal_dir / self.host),
+            lambda label: self.step(role, label),
+            self.shared.witness,
+        )
 
     def _loop(
         self,
@@ -230,6 +284,8 @@ class Process:
         def advised() -> None:
             if "controller" in self._workers:
                 self._workers["controller"].wake()
+            for wake in self.shared.wakes.values():
+                wake()
 
         manager = Manager(
             store=self._memory("manager", journey),
@@ -249,20 +305,21 @@ class Process:
 
     def _controller(self, worker: Worker) -> None:
         journey = self._journey("controller")
+        store = self._memory("controller", journey)
+        if self._away:
+            store = self._through_the_gateway(worker, journey)
+            self.shared.wakes[self.name] = worker.wake
         controller = Controller(
-            store=self._memory("controller", journey),
+            store=store,
             scheduler=self._client(journey),
-            journal=Pages(
-                FileJournal(self.shared.journal_dir),
-                lambda label: self.step("controller", label),
-                self.shared.witness,
-            ),
+            journal=self._journal("controller"),
             clock=self,
             deployment=DEPLOYMENT,
             policy=POLICY,
             holder=self.name,
             config=ControllerConfig(deadline_s=DEADLINE_S, lease_s=LEASE_S, max_hold_s=MAX_HOLD_S),
             on_error=lambda what, error: self._broke(f"controller, {what}", error),
+            on_lead=lambda text: self.shared.witness.say(f"{self.name} {text}"),
         )
         pauses = 0.3
 
@@ -280,11 +337,7 @@ class Process:
         journey = self._journey("watchdog")
         watchdog = Watchdog(
             self._client(journey),
-            Pages(
-                FileJournal(self.shared.journal_dir),
-                lambda label: self.step("watchdog", label),
-                self.shared.witness,
-            ),
+            self._journal("watchdog"),
             WATCHDOG,
             Mode.ACTION,
             _LOG,
@@ -301,13 +354,13 @@ class _Journey:
     """Implements `lab.simulated.Journey` for one service of one process."""
 
     def __init__(self, process: Process, role: str, worker: Worker) -> None:
-        self.last: dict[str, Job | None] = {}
+        self.seen = Seen()
         self._process = process
         self._role = role
         self._worker = worker
         self._intent: ActionRecord | None = None
-        self._sent: dict[int, tuple[Action, Sent]] = {}
-        self._frozen = False
+        self._sent: dict[int, tuple[Action, Sent, Doom]] = {}
+        self._stood_since: datetime | None = None
 
     def plan(self, record: ActionRecord) -> None:
         self._intent = record
@@ -330,34 +383,70 @@ class _Journey:
         process = self._process
         number = process.shared.commands.get(self._role, 0) + 1
         process.shared.commands[self._role] = number
-        looked = self.last.get(action.job_id)
+        looked = self.seen.looked.get(action.job_id)
+        since, self._stood_since = self._stood_since, None
+        leads = self._role != "controller" or self._leads(stood_still=since is not None)
         sent = Sent(
             f"{self._role}@{process.name}",
-            process.shared.turns.now,
+            since or process.shared.turns.now,
             looked,
             self._intent if self._role == "controller" else None,
-            self._frozen,
+            since is not None and not leads,
         )
+        doom = Doom()
+        if self._role == "controller":
+            doom = process.script.dooms.get(number, doom)
+        if doom.fate is Fate.NEVER:
+            process.shared.witness.happen("a command never arrives")
         # With the action itself, so that its identity stays its own: it may arrive much later.
-        self._sent[id(action)] = (action, sent)
-        self._frozen = False
-        if self._role != "controller":
-            return Doom()
-        return process.script.dooms.get(number, Doom())
+        self._sent[id(action)] = (action, sent, doom)
+        return doom
+
+    def _leads(self, *, stood_still: bool) -> bool:
+        """Whether its sender leads, by the store, and may begin a command."""
+        process = self._process
+        shared = process.shared
+        leases = shared.database.store.leases()
+        lease = next((one for one in leases if one.name.startswith("controller/")), None)
+        now = shared.keeper.now() if shared.keeper is not None else shared.turns.now
+        if lease is None or lease.holder != process.name:
+            if not stood_still and not shared.jumped:
+                shared.witness.note("unled_actions", f"{process.name} sends and does not lead")
+            return False
+        ends_s = (lease.expires_at - now).total_seconds()
+        if ends_s < DEADLINE_S and not stood_still and not shared.jumped:
+            text = f"{process.name} begins a command {ends_s:.1f} s before its lease ends"
+            shared.witness.note("unled_actions", text)
+        if lease.taken_over_at is not None and not shared.jumped:
+            since_s = (now - lease.taken_over_at).total_seconds()
+            if since_s < LEASE_S + DEADLINE_S:
+                text = f"{process.name} acts {since_s:.1f} s after it took over"
+                shared.witness.note("hasty_leaders", text)
+        return ends_s > 0
 
     def cut(self) -> frozenset[str] | None:
-        return self._process.shared.missing
+        missing = self._process.shared.missing
+        if missing is None:
+            self._process.shared.witness.happen("listings are cut short")
+        elif missing:
+            self._process.shared.witness.happen("listings miss jobs")
+        return missing
 
     def moment(self, name: str) -> None:
         process = self._process
+        faults = process.shared.server.faults
+        if name in {"look", "send"} and (faults.hung or faults.unreachable):
+            kind = "slurmctld hangs" if faults.hung else "slurmctld is away"
+            process.shared.witness.happen(kind)
         if self._role == "controller":
             if name == "send":
                 number = process.shared.commands.get(self._role, 0) + 1
                 seconds = process.script.freeze.pop(number, 0.0)
                 if seconds:
                     process.shared.witness.say(f"{process.name} stands still for {seconds:.0f} s")
-                    process.frozen_until = process.shared.turns.now + timedelta(seconds=seconds)
-                    self._frozen = True
+                    self._stood_since = process.shared.turns.now
+                    process.frozen_until = self._stood_since + timedelta(seconds=seconds)
+                    process.shared.witness.happen("a leader stands still")
                     self._worker.pass_time(0.0)
                 process.step(self._role, "before the command")
             elif name in {"arrived", "answered"}:
@@ -365,10 +454,38 @@ class _Journey:
         process.shared.moment(self._role, name)
 
     def looked(self, job_id: str, job: Job | None) -> None:
-        self.last[job_id] = job
+        self.seen.looked[job_id] = job
+
+    def detailed(self, job_id: str, job: Job | None) -> None:
+        self.seen.detailed[job_id] = job
+
+    def accounting_was_away(self) -> None:
+        self._process.shared.witness.happen("accounting is away")
 
     def carried_out(
         self, action: Action, before: Job | None, after: Job | None, refusal: str
     ) -> None:
-        _, sent = self._sent.pop(id(action))
-        self._process.shared.witness.carried_out(sent, action, before, after, refusal)
+        _, sent, doom = self._sent.pop(id(action))
+        witness = self._process.shared.witness
+        if not refusal and doom.fate is Fate.REPLY_LOST:
+            witness.happen("a reply is lost")
+        late = (self._process.shared.turns.now - sent.at).total_seconds() > DEADLINE_S
+        if not refusal and (doom.fate is Fate.LATE or late):
+            witness.happen("a command takes effect after its client gave up")
+        witness.carried_out(sent, action, before, after, refusal)
+
+
+class _Client(SimulatedClient):
+    """It is told when accounting did not answer."""
+
+    def __init__(
+        self, server: SimulatedScheduler, world: SimulatedCluster, journey: _Journey
+    ) -> None:
+        super().__init__(server, world, journey)
+        self._told = journey
+
+    def accounting(self, job_id: str) -> Answer[tuple[AccountingRecord, ...]]:
+        answer = super().accounting(job_id)
+        if isinstance(answer, Unknown):
+            self._told.accounting_was_away()
+        return answer

@@ -18,51 +18,26 @@ from datetime import datetime, timedelta
 from middlewatch.lab.simulated import EPOCH, Place, Program, SimulatedCluster
 from middlewatch.lab.simulated.program import Start
 from middlewatch.lab.simulated.records import Job
-from middlewatch.model.action import Action, ActionKind, ActionRecord
+from middlewatch.model.action import Action, ActionKind
 from middlewatch.model.advice import Advice, DesiredState, Disposition
 from middlewatch.model.identity import AttemptId
 from middlewatch.model.optin import JobMode, read_comment
 from middlewatch.model.scheduler import ENDED, JobState
+from tools.faults.simulated.told import Deed, Finding, Seen, Sent
 
 CROSSES = timedelta(seconds=1.5)
 """What is newer than this when a command is sent, no look could be asked to show."""
 REQUEUES = (ActionKind.REQUEUE, ActionKind.REQUEUE_HOLD)
 ENVIRONMENT = "sim"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One breach: the counter it falls under, when, and a sentence."""
-
-    count: str
-    at: datetime
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """A command of ours on its way: who sent it, and what it was justified by."""
-
-    sender: str
-    at: datetime
-    looked: Job | None
-    intent: ActionRecord | None
-    frozen: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Deed:
-    """A command that reached slurmctld; ``by`` is ``operator``, ``owner``, or who of us sent it."""
-
-    at: datetime
-    by: str
-    what: str
-    job_id: str
-    refusal: str
-    ours: bool
-    lineage: int
-    restarts: int
-    lets_go: bool
+MAX_HOLD_S = 150.0
+"""Beyond the longest begin time, as it is where nobody has set it otherwise."""
+WATCHDOG_MAX_HOLD_S = 200.0
+HOLDS_S = {
+    "our requeue-hold stands": MAX_HOLD_S,
+    "our exclusions have made it impossible": WATCHDOG_MAX_HOLD_S,
+    "fence": 30.0,
+}
+"""How long each thing of ours may stand, from when it was announced."""
 
 
 Attempt = tuple[int, int]
@@ -101,6 +76,10 @@ class Witness:
     """Attempts that a late requeue of ours has made of another than the one it was meant for."""
     followed: dict[Attempt, list[str]] = field(default_factory=dict)
     """Attempts that our requeue made of one whose end had let other jobs of the chain go."""
+    release_by: dict[tuple[int, str], datetime] = field(default_factory=dict)
+    """By when what of ours stands on a job has to be gone, by job and what `stands_on` says."""
+    happened: Counter[str] = field(default_factory=Counter)
+    """Everything that was drawn and came to pass, by kind."""
     stopped: set[Attempt] = field(default_factory=set)
     """Attempts that people have cancelled, whatever slurmctld still knows of it."""
     fenced: set[int] = field(default_factory=set)
@@ -138,6 +117,9 @@ class Witness:
         self.found.append(Finding(count, self.cluster.now, text))
         self.say(f"!! {count}: {text}")
 
+    def happen(self, kind: str) -> None:
+        self.happened[kind] += 1
+
     def set_apart(self, name: str, text: str) -> None:
         self.apart[name] += 1
         self.say(f"   ({name}: {text})")
@@ -161,6 +143,7 @@ class Witness:
         lineage = self.lineage(job)
         if not any(d.ours and d.lineage == lineage for d in self.deeds):
             return ""
+        # Without its mark it is somebody's who requeued the job after us, or with our hold on it.
         if job.pending and job.requeue_held and job.special_exit and job.hold == "user":
             return "our requeue-hold stands"
         own = self.own_exclusions.get(lineage, frozenset())
@@ -286,7 +269,7 @@ class Witness:
                 lets_go,
             )
         )
-        if refusal or after is None or _same(before, after):
+        if refusal or after is None or same(before, after):
             return
         if sent.frozen:
             self.frozen_jobs.add(lineage)
@@ -295,6 +278,7 @@ class Witness:
             self.set_apart("frozen_leader_actions", words)
             self._exclusions(sent, before, after, crossed=True)
             return
+        self._announce(sent, action, lineage)
         if before.requeue != after.requeue:
             (self.fenced.discard if after.requeue else self.fenced.add)(lineage)
         self._hold(sent, before, after)
@@ -306,6 +290,20 @@ class Witness:
         else:
             self._change(sent, action, before)
         self._foreign(sent, action, before)
+
+    def _announce(self, sent: Sent, action: Action, lineage: int) -> None:
+        """By when it has to be gone, as its sender wrote into the journal."""
+        if not sent.sender.startswith("controller") or sent.intent is None:
+            return
+        stands = {
+            "our requeue-hold stands": action.kind is ActionKind.REQUEUE_HOLD,
+            "our exclusions have made it impossible": action.exclusions is not None,
+            "fence": action.requeueable is False,
+        }
+        for why, is_so in stands.items():
+            if is_so:
+                by = sent.intent.started_at + timedelta(seconds=HOLDS_S[why])
+                self.release_by[(lineage, why)] = max(by, sent.at)
 
     def _hold(self, sent: Sent, before: Job, after: Job) -> None:
         if before.hold != "admin" or after.hold == "admin" or after.state in ENDED:
@@ -462,8 +460,8 @@ class Witness:
 
     # ----------------------------------------------------------------------------- outcomes
 
-    def wrote(self, advice: Advice, looked: Job | None) -> None:
-        """An advice was acknowledged by the store; ``looked`` is what its controller last saw."""
+    def wrote(self, advice: Advice, seen: Seen) -> None:
+        """An advice was acknowledged by the store; ``seen`` is what its controller last saw."""
         key = (advice.attempt_id, advice.generation)
         before = self.advice.get(key)
         self.advice[key] = advice
@@ -482,11 +480,12 @@ class Witness:
         if not status.terminal or ended_before:
             return
         target = self.target(advice)
-        if target is None or target[0] in self.frozen_jobs:
+        if target is None:
             return
-        self._ends_held(advice, target)
+        if target[0] not in self.frozen_jobs:
+            self._ends_held(advice, target)
         if status.disposition is Disposition.CONVERGED:
-            self._converged(advice, target, looked)
+            self._converged(advice, target, seen)
 
     def _ends_held(self, advice: Advice, target: Attempt) -> None:
         job = self.cluster.jobs.get(advice.job_id)
@@ -502,10 +501,15 @@ class Witness:
         if ours and job.eligible_at is not None and job.eligible_at > self.cluster.now:
             self.note("outcome_while_held", f"job {job.job_id}: our begin time stands")
 
-    def _converged(self, advice: Advice, target: Attempt, looked: Job | None) -> None:
-        if advice.desired is not DesiredState.RESTARTED:
-            return
+    def _converged(self, advice: Advice, target: Attempt, seen: Seen) -> None:
+        """Where it stands, the look tells; what it carries, only the question about that job."""
         text = f"advice {advice.job_id}-{advice.attempt_index} g{advice.generation}: "
+        looked = seen.looked.get(advice.job_id)
+        if advice.desired is not DesiredState.RESTARTED:
+            wrong = self._not_as_desired(advice, target, looked, seen.detailed.get(advice.job_id))
+            if wrong:
+                self.note("false_converged", f"{text}{advice.desired.value}, and {wrong}")
+            return
         if looked is None or self.lineage(looked) != target[0]:
             self.note("false_converged", text + "there was no such job at its last look")
             return
@@ -515,12 +519,38 @@ class Witness:
             self.note("false_converged", text + "the successor was held")
         possible = set(self.cluster.nodes) - self.own_exclusions.get(target[0], frozenset())
         room = len(possible - set(advice.exclusions)) >= looked.node_count
-        missing = set(advice.exclusions) - set(looked.excluded) - set(looked.required)
+        asked = seen.detailed.get(advice.job_id)
+        carries = set(asked.excluded) | set(asked.required) if asked is not None else set()
+        missing = set(advice.exclusions) - carries
         if missing and room:
             self.note("false_converged", text + f"the successor does not exclude {sorted(missing)}")
 
+    def _not_as_desired(
+        self, advice: Advice, target: Attempt, looked: Job | None, asked: Job | None
+    ) -> str:
+        """What is wrong with an outcome about exactly one attempt; empty: nothing."""
+        here = None if looked is None else (self.lineage(looked), looked.restarts)
+        match advice.desired:
+            case DesiredState.TERMINATED:
+                if looked is None:
+                    return ""
+                over = looked.state in ENDED and not looked.completing
+                return "" if here == target and over else "it has not ended"
+            case DesiredState.RELEASED:
+                if looked is None or here != target:
+                    return "the look shows another attempt, or none"
+                return "it is held" if looked.pending and looked.held else ""
+            case DesiredState.CONSTRAINED:
+                if asked is None or (self.lineage(asked), asked.restarts) != target:
+                    return "it was not asked about"
+                missing = set(advice.exclusions) - set(asked.excluded) - set(asked.required)
+                room = len(set(self.cluster.nodes) - set(advice.exclusions)) >= asked.node_count
+                return f"it does not exclude {sorted(missing)}" if missing and room else ""
+            case _:
+                return ""
 
-def _same(before: Job, after: Job) -> bool:
+
+def same(before: Job, after: Job) -> bool:
     """Whether a command changed nothing (a release of what is not held, a cancel of what is over)."""
     return (
         before.state,

@@ -61,7 +61,10 @@ class Journey(Protocol):
         """Called at ``look``, ``looked``, ``send``, ``arrived`` and ``answered``."""
 
     def looked(self, job_id: str, job: Job | None) -> None:
-        """What slurmctld had of a job (a copy) when it answered a look or a question about it."""
+        """What slurmctld had of a job (a copy) when it answered a look."""
+
+    def detailed(self, job_id: str, job: Job | None) -> None:
+        """The same when it answered a question about that job alone."""
 
     def carried_out(
         self, action: Action, before: Job | None, after: Job | None, refusal: str
@@ -104,7 +107,7 @@ class SimulatedClient:
         answer = self._server.look(job_ids)
         if isinstance(answer, Known):
             for job_id in job_ids:
-                self._show(job_id)
+                self._journey.looked(job_id, self._copy(job_id))
             answer = Known(replace(answer.value, as_of=began), began)
         return self._back(answer, began)
 
@@ -112,7 +115,7 @@ class SimulatedClient:
         began = self._there()
         answer = self._server.detail(job_id)
         if isinstance(answer, Known):
-            self._show(job_id)
+            self._journey.detailed(job_id, self._copy(job_id))
         return self._back(answer, began)
 
     def accounting(self, job_id: str) -> Answer[tuple[AccountingRecord, ...]]:
@@ -148,9 +151,9 @@ class SimulatedClient:
             case Unknown(why=why):
                 return Unknown(why, began)
 
-    def _show(self, job_id: str) -> None:
+    def _copy(self, job_id: str) -> Job | None:
         job = self._world.jobs.get(job_id)
-        self._journey.looked(job_id, None if job is None else copy.copy(job))
+        return None if job is None else copy.copy(job)
 
     # ------------------------------------------------------------------------------ changes
 

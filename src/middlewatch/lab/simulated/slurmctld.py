@@ -444,6 +444,8 @@ class SimulatedCluster:
             return
         job.cancelled_by = by
         if job.pending:
+            # The hold stays, its mark does not: whoever requeues it later finds it held.
+            job.special_exit = False
             self._end(job, JobState.CANCELLED, Exit(), job.reason)
         elif job.completing:
             job.after_completing, job.exit = JobState.CANCELLED, Exit(0, 9)
@@ -482,7 +484,10 @@ class SimulatedCluster:
             self._lose_node(job, name)
 
     def _lose_node(self, job: Job, name: str) -> None:
-        job.completing = False
+        if job.completing:
+            # It is over already, and turned into what it was to become: no second requeue.
+            self._gone(job)
+            return
         job.state, job.reason, job.exit = JobState.NODE_FAIL, "NodeDown", Exit()
         job.ended_at = self.second
         bookkeeping.ended(self, job, failed_node=name)
