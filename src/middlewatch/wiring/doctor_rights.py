@@ -13,6 +13,7 @@ from middlewatch.adapters.clock.system import SystemClock
 from middlewatch.adapters.journal.file import FileJournal
 from middlewatch.adapters.slurm.ssh import SshCommands
 from middlewatch.model.answer import Answer, Known, Unknown
+from middlewatch.model.gates import Mode
 from middlewatch.model.scheduler import ActsFor, JobScope, Snapshot
 from middlewatch.ports.errors import PortError
 from middlewatch.ports.scheduler import Scoped
@@ -39,7 +40,9 @@ def examined_rights(this: Examined) -> Iterator[Finding]:
     user, scope = whose.value.user or str(whose.value.uid), this.loaded.settings.slurm.scope
     this.acts_for = whose.value
     if not whose.value.everybody:
-        yield _own_jobs(user, scope)
+        monitor = this.loaded.settings.deployment.mode is Mode.MONITOR
+        hidden = "jobs" in this.facts.private_data
+        yield _own_jobs(user, scope, watches_all=monitor and not hidden)
     elif scope is JobScope.ALL and not _granted(this):
         yield Finding(
             "rights",
@@ -60,14 +63,16 @@ def _granted(this: Examined) -> bool:
     return answer is None or answer.everybody
 
 
-def _own_jobs(user: str, scope: JobScope) -> Finding:
+def _own_jobs(user: str, scope: JobScope, *, watches_all: bool) -> Finding:
     said = f"{user}'s own jobs alone are watched, and may be restarted, constrained and let go"
     if scope is JobScope.OWN:
         return Finding("rights", Level.OK, f"{said} (slurm.scope)", 'slurm.scope = "auto" for more')
+    if watches_all:
+        said = f"in monitor mode all jobs are watched, in action mode {user}'s own alone"
     return Finding(
         "rights",
         Level.INFO,
-        f"{user} is an ordinary user: {said}; an operator's hold on them stays",
+        f"{user} is an ordinary user: {said}; an operator's hold stays",
         f"for everybody's: sacctmgr modify user {user} set adminlevel=Operator",
     )
 

@@ -12,6 +12,7 @@ from middlewatch.adapters.slurm.rest import RestScheduler
 from middlewatch.adapters.slurm.scheduler import SlurmScheduler
 from middlewatch.adapters.slurm.ssh import SshCommands
 from middlewatch.model.answer import Absent, Known, Unknown
+from middlewatch.model.gates import Mode
 from middlewatch.model.identity import ClusterId
 from middlewatch.model.scheduler import ActsFor, JobScope
 from middlewatch.ports.clock import Clock
@@ -66,6 +67,7 @@ def scheduler_of(
         clock,
         query_deadline_s=settings.slurm.look_deadline_s,
         scope=settings.slurm.scope,
+        lists_all_shown=settings.deployment.mode is Mode.MONITOR,
     )
 
 

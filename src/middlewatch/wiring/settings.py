@@ -96,7 +96,8 @@ class SlurmSettings:
     )
     scope: JobScope = _key(
         JobScope.AUTO,
-        "whose jobs: `all`, our user's `own`, or `auto`: all where Slurm grants us that, else own",
+        "whose jobs: `all`, our user's `own`, or `auto`: all where Slurm grants it (or shows it, in "
+        "monitor mode), else own",
     )
     bin_dir: str = _key("", "where Slurm's commands lie; empty: on PATH")
     conf: str = _key("", "SLURM_CONF for those commands; empty: as the environment has it")

@@ -133,6 +133,30 @@ def test_an_ordinary_users_listing_is_complete_for_the_users_own_jobs(private: s
     assert whose.value == ActsFor(2001, "alice", everybody=False)
 
 
+def test_to_look_at_what_is_shown_no_right_is_needed() -> None:
+    def jobs(private: str, scope: JobScope) -> list[str]:
+        commands = ScriptedCommands(answering_to_alice(MIXED, private=private), HandClock())
+        commands.who = (2001, "alice")
+        port = SlurmScheduler(
+            ClusterId("slurm", "t"),
+            commands,  # type: ignore[arg-type]
+            HandClock(),
+            scope=scope,
+            lists_all_shown=True,
+        )
+        whose = port.acts_for()
+        assert isinstance(whose, Known)
+        assert not whose.value.everybody
+        answer = port.listing()
+        assert isinstance(answer, Known)
+        assert (answer.value.only_uid is None) is (len(answer.value.jobs) == 2)
+        return [view.job_id for view in answer.value.jobs]
+
+    assert jobs("none", JobScope.AUTO) == ["7", "8"]
+    assert jobs("jobs", JobScope.AUTO) == ["7"]
+    assert jobs("none", JobScope.OWN) == ["7"]
+
+
 @pytest.mark.parametrize("level", ["Operator", "Administrator"])
 def test_an_operators_listing_is_everybodys_also_with_private_data(level: str) -> None:
     port, _ = as_alice(answering_to_alice(MIXED, level=level), JobScope.AUTO)

@@ -41,7 +41,9 @@ class SlurmScheduler:
     ``query_deadline_s`` kills a look that takes longer. ``facts_age_s`` is how long the cluster's
     own description may be reused to name a snapshot and to judge whether a listing is filtered.
     ``scope`` says whose jobs are meant: with `JobScope.OWN` the listing holds those of the commands'
-    own user alone, and is complete for them also where PrivateData hides the others.
+    own user alone, and is complete for them also where PrivateData hides the others. With
+    ``lists_all_shown`` a user whose scope was found out to be its own lists the jobs of others as
+    well, where Slurm shows them: to look, no right is needed.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class SlurmScheduler:
         query_deadline_s: float = 30.0,
         facts_age_s: float = 30.0,
         scope: JobScope = JobScope.AUTO,
+        lists_all_shown: bool = False,
     ) -> None:
         self.cluster = environment
         self._commands = commands
@@ -60,6 +63,7 @@ class SlurmScheduler:
         self._deadline_s = query_deadline_s
         self._facts_age = timedelta(seconds=facts_age_s)
         self._reach = Reach(commands, self._ask, clock, scope)
+        self._lists_all_shown = lists_all_shown and scope is JobScope.AUTO
         self._hosts = HostLists(commands, query_deadline_s)
         self._lock = threading.Lock()
         self._facts: Known[ClusterFacts] | None = None
@@ -121,12 +125,19 @@ class SlurmScheduler:
             config = self._config
         return self._reach.acts_for(config)
 
+    def _only_uid(self, facts: ClusterFacts) -> int | None:
+        """The user whose jobs alone are listed, where it is not everybody's."""
+        whose = self.acts_for()
+        if not isinstance(whose, Known) or whose.value.everybody:
+            return None
+        all_shown = "jobs" not in facts.private_data
+        return None if all_shown and self._lists_all_shown else whose.value.uid
+
     def _snapshot(self, wanted: tuple[str, ...]) -> Answer[Snapshot]:
         facts = self._recent_facts()
         if not isinstance(facts, Known):
             return Unknown(_why(facts), self._clock.now())
-        whose = self.acts_for()
-        only = whose.value.uid if isinstance(whose, Known) and not whose.value.everybody else None
+        only = self._only_uid(facts.value)
         hidden = "" if only is not None else self._filtered(facts.value)
         if hidden:
             return Unknown(hidden, self._clock.now())
