@@ -46,7 +46,7 @@ MUTANTS = (
     Mutant(
         "act on a look of any age",
         "services/controller/controller.py",
-        "return not -LOOK_MAX_AGE <= self._clock.now() - look.as_of <= LOOK_MAX_AGE",
+        "return not -LOOK_MAX_AGE <= self.clock.now() - look.as_of <= LOOK_MAX_AGE",
         "return False",
     ),
     Mutant(
@@ -119,6 +119,36 @@ MUTANTS = (
         "requeue although a dependent has taken over",
         "reconciliation/restart.py",
         "if dependent.kind in TAKE_OVER:",
+        "if False:",
+    ),
+    Mutant(
+        "act at once after taking the lead from one that may not know it",
+        "services/controller/lead.py",
+        "if lease.taken_over_at is None:",
+        "if True:",
+    ),
+    Mutant(
+        "begin a command that may outlive the lease",
+        "services/controller/lead.py",
+        "return ends < term.lease.expires_at and self._clock.monotonic() + longest_s < term.until",
+        "return True",
+    ),
+    Mutant(
+        "forget at a renewal that the lead was taken over",
+        "adapters/sql/small.py",
+        "taken_over_us = None if row is None else row.taken_over_us",
+        "taken_over_us = None",
+    ),
+    Mutant(
+        "take another host's exclusions for the user's own",
+        "services/controller/record.py",
+        "ours=tuple(sorted(set(action.exclusions or ()) - set(user_exclusions))),",
+        "ours=(),",
+    ),
+    Mutant(
+        "leave another host's hold out of our own journal",
+        "reconciliation/inherited.py",
+        "if unknown_hold and hold_stands(situation, view, now):",
         "if False:",
     ),
     Mutant(

@@ -270,7 +270,9 @@ class _Stage:
     def _start(self, name: str, *roles: str) -> None:
         if self.calm and name in self.processes and not self.processes[name].dead:
             return
-        script = Script(random.Random(self.random.random()), slow=self.drawn.slow)
+        script = Script(
+            random.Random(self.random.random()), slow=1.0 if self.calm else self.drawn.slow
+        )
         if "watchdog" not in roles and not self.calm:
             script.dooms = dict(self.drawn.dooms)
             script.freeze = dict(self.drawn.freeze)
@@ -463,6 +465,7 @@ class _Stage:
         for process in self.processes.values():
             process.frozen_until = None
             process.script.kill_at = None
+            process.script.slow = 1.0
             process.script.freeze.clear()
         self._start_all()
         job = self.cluster.jobs.get(self.main)
