@@ -52,7 +52,7 @@ bench: setup ## measure the speeds into build/bench.json; ONLY=group picks one
 scorecard: setup ## how right detection is: labelled logs and simulated streams, into build/scorecard.json
 	@$(BIN)/python -m tools.scorecard $(SCORECARD_ARGS)
 
-faults: setup ## kill everything at random moments of a recovery, count what went wrong, into build/faults.json
+faults: setup ## let everything go wrong in the middle of recoveries, simulated and real, into build/faults.json
 	@$(BIN)/python -m tools.faults $(FAULTS_ARGS)
 
 mutants: setup ## plant bugs in the reconciler one by one and see that the suites catch each
