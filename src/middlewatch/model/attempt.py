@@ -109,6 +109,8 @@ class Attempt:
     waits_for: str = ""
     """Why it is not let go yet, where its owner declared what it waits for: a sentence, written by
     whoever decides that."""
+    numbered_again: bool = False
+    """Another job had the number before: no earlier attempt under it is of this job."""
     version: int = 0
 
     @property

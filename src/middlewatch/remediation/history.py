@@ -42,7 +42,7 @@ def earlier_attempts(attempts: Sequence[Attempt], target: Attempt) -> tuple[Atte
 
 def _follows(earlier: Attempt, later: Attempt) -> bool:
     """Whether the later of two attempts under one number can be the same job's."""
-    grows = later.attempt_index > earlier.attempt_index
+    grows = later.attempt_index > earlier.attempt_index and not later.numbered_again
     return grows and same_owner(earlier.uid, later.uid)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from middlewatch.model.scheduler import JobState, JobView
-from middlewatch.services.watcher.roster import urgency
+from middlewatch.services.watcher.urgency import urgency
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

@@ -14,7 +14,7 @@ from middlewatch.detection.scheduler_facts import refined_end
 from middlewatch.model.answer import Absent, Answer, Known
 from middlewatch.model.attempt import Attempt, AttemptEnd, EndedBy
 from middlewatch.model.copies import replace
-from middlewatch.model.scheduler import AccountingRecord, JobState
+from middlewatch.model.scheduler import AccountingRecord, JobState, JobView
 
 FORGOTTEN_AFTER_S = 60.0
 """How long accounting may lag behind a job that the scheduler no longer lists."""
@@ -26,6 +26,21 @@ def record_of(records: Sequence[AccountingRecord], attempt: Attempt) -> Accounti
         if record.submitted_at == attempt.submitted_at:
             return record
     return None
+
+
+def of_another_job(
+    earlier: Attempt, view: JobView, answer: Answer[tuple[AccountingRecord, ...]]
+) -> bool:
+    """Whether accounting has more attempts under the number, between an attempt and what is listed
+    now, than the restart count leaves room for: then another job got the number meanwhile."""
+    if not isinstance(answer, Known):
+        return False
+    between = [
+        record
+        for record in answer.value
+        if earlier.submitted_at < record.submitted_at < view.submitted_at
+    ]
+    return len(between) > view.restarts - earlier.attempt_index - 1
 
 
 def with_accounting(

@@ -38,17 +38,14 @@ from middlewatch.services.watcher.dependents import (
     singletons_behind,
     waiting_for,
 )
-from middlewatch.services.watcher.ends import gone, with_accounting
+from middlewatch.services.watcher.ends import gone, of_another_job, with_accounting
 from middlewatch.services.watcher.memory import Kept
 from middlewatch.services.watcher.report import WatcherReport
 from middlewatch.services.watcher.settings import WatcherSettings
 from middlewatch.services.watcher.share import Share, Whole
+from middlewatch.services.watcher.urgency import urgency
 
 _MOST_RECENT = 1000
-
-
-RECENT_S = 60.0
-"""For this long after its end a job comes before those that wait."""
 
 
 class Roster:
@@ -78,6 +75,8 @@ class Roster:
         """Jobs without an opt-in, with the time at which they were last asked."""
         self._names: dict[tuple[str, datetime], str] = {}
         self._awaited = Awaited()
+        self._others: set[tuple[str, datetime]] = set()
+        """Jobs that are known to have got a number that another one had before."""
         self._loaded = False
         self._questions = Questions(scheduler, settings, self._share, clock)
 
@@ -184,15 +183,14 @@ class Roster:
         report.jobs_listed = len(snapshot.jobs)
         waiting = by_awaited(snapshot.jobs)
         self._awaited.note(snapshot.jobs, waiting)
-        listed: set[str] = set()
+        listed: dict[str, datetime] = {}
         ours = [view for view in snapshot.jobs if self._share.owns(view.job_id)]
         ours.sort(key=lambda view: urgency(view, now))
         self._questions.begin(self._wanted(ours, now))
         for view in ours:
+            listed[view.job_id] = view.submitted_at
             if view.array_pending or view.state is JobState.UNREADABLE:
-                listed.add(view.job_id)
                 continue
-            listed.add(view.job_id)
             try:
                 self._take(view, now, report)
             except PortError as error:
@@ -209,7 +207,7 @@ class Roster:
             key = (view.job_id, view.submitted_at)
             if view.array_pending or view.state is JobState.UNREADABLE:
                 continue
-            if key in self._strangers and view.job_id not in self._jobs:
+            if key in self._strangers:
                 if not view.ended and self._due_again(key, now):
                     yield view.job_id
             elif not self._known(view) or self._comment_due(self._jobs[view.job_id][-1], now):
@@ -227,7 +225,7 @@ class Roster:
     def _take(self, view: JobView, now: datetime, report: WatcherReport) -> None:
         if self._same_as_before(view, now):
             return
-        if (view.job_id, view.submitted_at) in self._strangers and view.job_id not in self._jobs:
+        if (view.job_id, view.submitted_at) in self._strangers:
             return
         kept = self._load_job(view.job_id)
         known = tuple(entry.attempt for entry in kept)
@@ -240,12 +238,14 @@ class Roster:
                     (e for e in kept if not e.attempt.vanished),
                     key=lambda e: e.attempt.submitted_at,
                 )
+                if self._of_another_job(newest, view, now, report):
+                    self._take_another(kept, view, now, report)
+                    return
                 newest.attempt = superseded(newest.attempt, view, now)
                 newest.followed = view.state is not JobState.PENDING
                 self._begin(view, now, report, kept)
             case Sighting.OTHER_JOB:
-                self._replace(kept, now, report)
-                self._begin(view, now, report, kept)
+                self._take_another(kept, view, now, report)
             case Sighting.ROLLED_BACK:
                 for entry in kept:
                     if entry.attempt.submitted_at > view.submitted_at:
@@ -254,6 +254,18 @@ class Roster:
                         self._live_again(entry, view)
             case Sighting.UNDECIDED:
                 self._end_undecided(kept, view, now)
+
+    def _of_another_job(
+        self, newest: Kept, view: JobView, now: datetime, report: WatcherReport
+    ) -> bool:
+        """Whether a restarted job got the number while nobody watched, which only accounting tells
+        from a later attempt. What this process has seen in a listing goes on in the next one."""
+        key = (view.job_id, view.submitted_at)
+        if newest.view is None and key not in self._others:
+            for _, answer in self._questions.accounting([newest], now, report):
+                if of_another_job(newest.attempt, view, answer):
+                    self._others.add(key)
+        return key in self._others
 
     def _same_as_before(self, view: JobView, now: datetime) -> bool:
         """Whether the listing shows of the number's newest attempt what the last one showed: of
@@ -313,14 +325,32 @@ class Roster:
             entry.node_list = view.node_list
             entry.attempt = replace(entry.attempt, nodes=nodes)
 
-    def _replace(self, kept: list[Kept], now: datetime, report: WatcherReport) -> None:
-        """The number was given to another job: what was live under it has been forgotten."""
-        self._miss([entry for entry in kept if entry.attempt.live], now, report)
+    def _take_another(
+        self, kept: list[Kept], view: JobView, now: datetime, report: WatcherReport
+    ) -> None:
+        """The number was given to another job: what was live under it has been forgotten, and what
+        is written under its name from now on is the other's."""
+        forgotten = [entry for entry in kept if entry.attempt.live]
+        for entry in forgotten:
+            entry.followed = entry.followed or view.state is not JobState.PENDING
+        self._miss(forgotten, now, report)
+        self._begin(view, now, report, kept, another=True)
 
     # -- details ---------------------------------------------------------------------------------
 
-    def _begin(self, view: JobView, now: datetime, report: WatcherReport, kept: list[Kept]) -> None:
-        hurry = bool(kept) or urgency(view, now)[0] <= 1
+    def _begin(
+        self,
+        view: JobView,
+        now: datetime,
+        report: WatcherReport,
+        kept: list[Kept],
+        *,
+        another: bool = False,
+    ) -> None:
+        """Record an attempt beside those ``kept`` under its number, which with ``another`` are a
+        job's that had the number before."""
+        relatives = bool(kept) and not another
+        hurry = relatives or urgency(view, now)[0] <= 1
         if not (hurry or self._questions.spare(view.job_id)):
             return
         new = view.job_id not in self._jobs
@@ -328,7 +358,7 @@ class Roster:
         if detail is None:
             return
         opt_in = read_comment(detail.comment, self._cluster.environment)
-        if opt_in.mode is None and not kept:
+        if opt_in.mode is None and not relatives:
             self._strangers[view.job_id, view.submitted_at] = now
             return
         attempt = Attempt(
@@ -342,6 +372,7 @@ class Roster:
             user=view.user,
             uid=view.uid,
             dependents=self._awaited.let_go_by(view) if view.ended else (),
+            numbered_again=another and bool(kept),
         )
         if any(entry.attempt.id == attempt.id for entry in kept):
             # Vanished with an older state of the scheduler, and here again.
@@ -354,6 +385,7 @@ class Roster:
         kept.extend(self._told_later(attempt))
         kept.sort(key=lambda e: e.attempt.submitted_at)
         self._strangers.pop((view.job_id, view.submitted_at), None)
+        self._others.discard((view.job_id, view.submitted_at))
 
     def _instead_of_told(self, attempt: Attempt) -> Attempt:
         """The attempt, ready to be written over what the API was told of it. Of that only what
@@ -445,7 +477,8 @@ class Roster:
                     continue
                 left -= 1
             self._strangers[key] = now
-            self._begin(view, now, report, self._jobs.get(view.job_id, []))
+            kept = self._jobs.get(view.job_id, [])
+            self._begin(view, now, report, kept, another=True)
 
     # -- dependents ------------------------------------------------------------------------------
 
@@ -483,13 +516,17 @@ class Roster:
     # -- ends ------------------------------------------------------------------------------------
 
     def _take_missing(
-        self, listed: set[str], only_uid: int | None, now: datetime, report: WatcherReport
+        self,
+        listed: dict[str, datetime],
+        only_uid: int | None,
+        now: datetime,
+        report: WatcherReport,
     ) -> None:
         missing = []
         for entry in self.all():
             # A listing of one user's jobs proves nothing about another's.
             shown = only_uid in (None, entry.attempt.uid)
-            if shown and entry.attempt.job_id not in listed and entry.attempt.live:
+            if shown and entry.attempt.live and _absent(entry, listed):
                 missing.append(entry)
         self._miss(missing, now, report)
 
@@ -516,6 +553,13 @@ class Roster:
                 report.errors.append(f"job {entry.attempt.job_id}: no accounting: {answer.why}")
 
 
+def _absent(entry: Kept, listed: dict[str, datetime]) -> bool:
+    """Whether a listing does not show the attempt's job, or shows another one under its number."""
+    submitted = listed.get(entry.attempt.job_id)
+    replaced = entry.missing_since is not None
+    return submitted is None or (replaced and submitted > entry.attempt.submitted_at)
+
+
 def _over(entry: Kept) -> bool:
     attempt = entry.attempt
     written = entry.stored == attempt
@@ -532,17 +576,3 @@ def paths_of(attempt: Attempt) -> tuple[str, ...]:
     """Its output files, each once; what goes nowhere is no file to watch."""
     paths = [path for path in (attempt.stdout, attempt.stderr) if path and path != "/dev/null"]
     return tuple(dict.fromkeys(paths))
-
-
-def urgency(view: JobView, now: datetime) -> tuple[int, float]:
-    """The order in which jobs get their share of a tick's questions; the smaller the earlier.
-
-    A comment read late costs something where a job runs, was requeued, or has ended a moment ago.
-    Behind them stand those that wait, and last, newest first, what ended before: a cluster whose
-    memory is full of old jobs must not hide one that crashes as soon as it has begun.
-    """
-    if view.ended:
-        since = (now - view.ended_at).total_seconds() if view.ended_at else RECENT_S
-        return (1 if since < RECENT_S else 3), since
-    waits = view.state is JobState.PENDING and view.restarts == 0
-    return (2 if waits else 0), -view.restarts
