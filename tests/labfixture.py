@@ -54,7 +54,8 @@ def lab(slurm_lab: Cluster) -> Iterator[Cluster]:
 def release_labs(request: pytest.FixtureRequest) -> Iterator[ReleaseLab]:
     """The session's labs by release, each started at its first use, with six nodes.
 
-    The machine's own release is `slurm_lab`; the others run in root directories of their own.
+    The machine's own release is `slurm_lab`; the others run in root directories of their own and
+    take tokens.
     """
     made: dict[str, Cluster] = {}
 
@@ -68,7 +69,7 @@ def release_labs(request: pytest.FixtureRequest) -> Iterator[ReleaseLab]:
             if not state.ok:
                 pytest.skip(state.reason)
             name = f"test-{os.getpid()}-{release.replace('.', '-')}"
-            made[release] = up(LabSpec(name=name, nodes=6, release=release))
+            made[release] = up(LabSpec(name=name, nodes=6, release=release, jwt=True))
         return made[release]
 
     yield lab_of

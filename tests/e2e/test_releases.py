@@ -11,6 +11,7 @@ from middlewatch.model.advice import Disposition
 from middlewatch.model.milestone import MilestoneKind
 from tests.e2e.stage import Stage
 from tests.labfixture import ReleaseLab
+from tests.slurmrestd import serving
 
 pytestmark = pytest.mark.slurm
 
@@ -57,3 +58,39 @@ def test_a_crashed_job_of_that_release_goes_on_beyond_the_fault_without_the_bad_
     # How the first attempt ended was stored before the requeue, whatever accounting says now.
     assert first.end is not None
     assert first.end.state.value == "FAILED"
+
+
+def test_a_job_is_restarted_through_slurmrestd_without_any_command(
+    release_lab: ReleaseLab,
+) -> None:
+    lab = release_lab(NEWEST)
+    stage = Stage(lab, lab.folder / "e2e-rest", "e2e-rest")
+    try:
+        with serving(lab) as server:
+            stage.begin(
+                {
+                    "deployment": {"cluster_name": server.target.cluster_name},
+                    "slurm": {
+                        "transport": "slurmrestd",
+                        "rest_url": f"unix:{server.socket}",
+                        "rest_user": server.target.user,
+                        "rest_token_file": server.target.token_file,
+                    },
+                }
+            )
+            job = stage.submit(nodes=2, steps=400, fault="crash-cuda", fault_at=15, fault_rank=1)
+            advice = stage.wait("an outcome", lambda: stage.outcome(job))
+            assert advice.status.disposition is Disposition.CONVERGED
+            stage.wait(
+                "the step beyond the fault",
+                lambda: (
+                    MilestoneKind.RESUMED
+                    in {found.kind for found in stage.store.milestones(advice.sequence_id)}
+                ),
+            )
+            now = lab.job(job)
+            assert (now["JobState"], now["Restarts"]) == ("RUNNING", "1")
+            assert now["ExcNodeList"] == advice.exclusions[0]
+            assert stage.changing() == []
+    finally:
+        stage.close()

@@ -37,6 +37,10 @@ class Layout:
         return self.folder / "etc" / "slurmdbd.conf"
 
     @property
+    def jwt_key(self) -> Path:
+        return self.folder / "etc" / "jwt.key"
+
+    @property
     def cgroup_conf(self) -> Path:
         return self.folder / "etc" / "cgroup.conf"
 
@@ -144,7 +148,7 @@ def slurm_conf(spec: LabSpec, layout: Layout, ports: Ports, host: str) -> str:
         lines.append(f"AccountingStoreFlags={','.join(spec.accounting_store_flags)}")
     if spec.private_data:
         lines.append(f"PrivateData={','.join(spec.private_data)}")
-    lines += spec.extra
+    lines += [*_tokens(spec, layout), *spec.extra]
     lines += (
         f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} "
         f"CPUs={spec.cpus_per_node} Sockets=1 CoresPerSocket={spec.cpus_per_node} "
@@ -153,6 +157,12 @@ def slurm_conf(spec: LabSpec, layout: Layout, ports: Ports, host: str) -> str:
     )
     lines += _partitions(spec)
     return "\n".join(lines) + "\n"
+
+
+def _tokens(spec: LabSpec, layout: Layout) -> list[str]:
+    if not spec.jwt:
+        return []
+    return ["AuthAltTypes=auth/jwt", f"AuthAltParameters=jwt_key={layout.jwt_key}"]
 
 
 def _partitions(spec: LabSpec) -> list[str]:
@@ -186,6 +196,7 @@ def slurmdbd_conf(spec: LabSpec, layout: Layout, ports: Ports, password: str) ->
         f"LogFile={layout.log}/slurmdbd.log",
         f"PidFile={layout.run}/slurmdbd.pid",
         f"DebugLevel={'debug' if spec.debug else 'info'}",
+        *_tokens(spec, layout),
     ]
     return "\n".join(lines) + "\n"
 

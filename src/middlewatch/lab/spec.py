@@ -28,7 +28,8 @@ class LabSpec:
     is ``/var/tmp/middlewatch-lab-<name>``). ``cred_expire`` None means Slurm's own 120 s; the
     begin time that Slurm gives to a requeued job is one second more. ``release`` is a name of
     `releases.RELEASES`; empty is the machine's own Slurm. ``prefix`` stands before every daemon
-    and command of Slurm; `up` sets it where the release is not the machine's. ``extra`` are
+    and command of Slurm; `up` sets it where the release is not the machine's. ``jwt`` lets
+    slurmctld and slurmdbd take tokens (`Cluster.token`), as slurmrestd needs it. ``extra`` are
     further lines of slurm.conf.
     """
 
@@ -52,6 +53,7 @@ class LabSpec:
     private_data: tuple[str, ...] = ()
     extra: tuple[str, ...] = ()
     release: str = ""
+    jwt: bool = False
     prefix: tuple[str, ...] = ()
     debug: bool = False
     cluster_name: str = field(default="")

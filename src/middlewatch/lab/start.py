@@ -52,6 +52,8 @@ def up(
     if spec.release:
         releases.named(spec.release)
     packages.install(say)
+    if spec.jwt:
+        packages.install(say, packages.REST)  # slurmctld's plugin for tokens comes with it
     spec, tree = _of_release(spec, say)
     for user in (*spec.job_users, spec.operator, "slurm", "mysql"):
         try:
@@ -208,6 +210,10 @@ def _write_files(layout: Layout, record: Record, password: str) -> None:
     key = layout.munge / "key"
     key.touch(mode=0o600)
     key.write_bytes(_random(128))
+    if spec.jwt:
+        layout.jwt_key.touch(mode=0o600)
+        layout.jwt_key.write_bytes(_random(32))
+        shutil.chown(layout.jwt_key, *slurm)
     layout.slurm_conf.write_text(config.slurm_conf(spec, layout, ports, record.host))
     layout.cgroup_conf.write_text(config.cgroup_conf(record.version))
     layout.slurmdbd_conf.touch(mode=0o600)

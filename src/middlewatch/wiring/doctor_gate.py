@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from middlewatch.adapters.slurm.rest import RestScheduler
 from middlewatch.adapters.slurm.ssh import SshCommands
 from middlewatch.model.answer import Known, Unknown
 from middlewatch.model.gates import Mode
@@ -44,10 +45,12 @@ def examined_rest(this: Examined) -> Iterator[Finding]:
         return
     said = f"answers for {this.loaded.settings.slurm.rest_user}, {len(listing.value.jobs)} jobs"
     yield Finding("slurmrestd", Level.OK, said)
+    if isinstance(this.scheduler, RestScheduler) and this.scheduler.requeues():
+        return
     acting = this.loaded.settings.deployment.mode is Mode.ACTION
     yield Finding(
         "slurmrestd",
         Level.WARN if acting else Level.INFO,
-        "it cannot requeue: no job is restarted through it",
+        "it cannot requeue (26.05's can): no job is restarted through it",
         "for restarts: Slurm's commands, here or by SSH",
     )

@@ -119,7 +119,7 @@ class SlurmSettings:
     rest_user: str = _key("", "the user of its token")
     rest_token_file: str = _key("", "file with the token (JWT); read at each call")
     rest_begin_delay_s: float = _key(
-        121.0, "cred_expire of slurm.conf and a second: slurmrestd does not tell it", 1.0
+        121.0, "cred_expire of slurm.conf and a second: only 26.05's slurmrestd tells it", 1.0
     )
     rest_message_timeout_s: float = _key(10.0, "MessageTimeout of slurm.conf, likewise", 1.0)
 

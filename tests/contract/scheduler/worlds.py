@@ -125,13 +125,15 @@ class Simulated:
 
 
 class Real:
-    """The lab's Slurm through its command line, here or behind a gate."""
+    """The lab's Slurm through its command line, here or behind a gate, or through slurmrestd."""
 
-    def __init__(self, lab: Cluster, commands: Commands | None = None) -> None:
+    def __init__(
+        self, lab: Cluster, commands: Commands | None = None, scheduler: Scheduler | None = None
+    ) -> None:
         self.lab = lab
         clock = SystemClock()
         commands = commands or Commands(clock, environ=lab.env(logged=False))
-        self.scheduler: Scheduler = SlurmScheduler(HERE, commands, clock)
+        self.scheduler: Scheduler = scheduler or SlurmScheduler(HERE, commands, clock)
         partitions = self.scheduler.partitions()
         assert isinstance(partitions, Known)
         self.nodes = next(p.nodes for p in partitions.value if p.name == "train")

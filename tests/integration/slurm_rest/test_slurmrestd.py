@@ -1,14 +1,12 @@
-"""The scheduler through a real slurmrestd with a token: what it shows is what the commands show, what
-it can change it changes, and what it cannot is refused before it is sent."""
+"""The scheduler through a real slurmrestd with a token, on each release: what it shows is what the
+commands show, what it can change it changes, and what it cannot is refused before it is sent.
+
+The contract of the scheduler, as far as newer ones can keep it, is tried in `tests/contract`.
+"""
 
 from __future__ import annotations
 
 import os
-import pwd
-import shutil
-import socket
-import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -17,62 +15,31 @@ from pathlib import Path
 import pytest
 
 from middlewatch.adapters.clock.system import SystemClock
+from middlewatch.adapters.slurm import restdialect
 from middlewatch.adapters.slurm.command import Commands
-from middlewatch.adapters.slurm.rest import RestScheduler, RestTarget
 from middlewatch.adapters.slurm.scheduler import SlurmScheduler
-from middlewatch.lab import packages
 from middlewatch.lab.cluster import Cluster
+from middlewatch.lab.releases import NEWEST
 from middlewatch.lab.spec import LabSpec
 from middlewatch.lab.start import up
 from middlewatch.model.action import Action, ActionKind, Answered, CommandResult
 from middlewatch.model.answer import Absent, Known, Unknown
-from middlewatch.model.identity import ClusterId
 from middlewatch.model.scheduler import JobState, JobView
-from tests.labfixture import require_slurm
+from tests.labfixture import ReleaseLab, require_slurm
+from tests.slurmrestd import HERE, Server, serving
 
 pytestmark = pytest.mark.slurm
-HERE = ClusterId("slurm", "rest")
 
 
 class Rest:
-    """A lab whose slurmctld takes tokens, and its slurmrestd on a Unix socket and a port."""
+    """A lab, its slurmrestd, and its commands to compare with."""
 
-    def __init__(self, lab: Cluster, folder: Path) -> None:
-        self.lab, self.folder = lab, folder
-        self.token = folder / "token"
-        said = lab.run(["scontrol", "token", "username=root", "lifespan=3600"]).stdout
-        self.token.write_text(said.strip().partition("=")[2])
-        with socket.socket() as one:
-            one.bind(("127.0.0.1", 0))
-            port = one.getsockname()[1]
-        nobody = pwd.getpwnam("nobody")
-        self.socket = folder / "run" / "rest"
-        self.socket.parent.mkdir()
-        os.chown(self.socket.parent, nobody.pw_uid, nobody.pw_gid)
-        program = packages.program("slurmrestd")
-        assert program is not None
-        listen = [f"127.0.0.1:{port}", f"unix:{self.socket}"]
-        with (folder / "log").open("wb") as log:
-            self.process = subprocess.Popen(
-                [program, "-a", "rest_auth/jwt", *listen],
-                env={**lab.env(logged=False), "SLURM_JWT": "daemon"},
-                user=nobody.pw_uid,
-                group=nobody.pw_gid,
-                extra_groups=[],
-                cwd="/",
-                stderr=log,
-                start_new_session=True,
-            )
-        self.target = RestTarget(
-            f"http://127.0.0.1:{port}", "root", str(self.token), lab.spec.cluster
-        )
-        self.port = self.scheduler(self.target)
+    def __init__(self, lab: Cluster, server: Server) -> None:
+        self.lab, self.server, self.target = lab, server, server.target
+        self.port = server.scheduler()
         commands = Commands(SystemClock(), environ=lab.env(logged=False))
         self.commands = SlurmScheduler(HERE, commands, SystemClock())
-        eventually(lambda: isinstance(self.port.facts(), Known))
-
-    def scheduler(self, target: RestTarget, deadline_s: float = 20.0) -> RestScheduler:
-        return RestScheduler(HERE, target, SystemClock(), query_deadline_s=deadline_s)
+        self.release = tuple(int(part) for part in lab.version.split(".")[:2])
 
     def submit(self, *extra: str, body: str = "sleep 600") -> str:
         return self.lab.submit(f"#!/bin/sh\n{body}\n", extra=extra)
@@ -92,28 +59,22 @@ def eventually(holds: Callable[[], object]) -> None:
         time.sleep(0.1)
 
 
-@pytest.fixture(scope="module")
-def rest() -> Iterator[Rest]:
+@pytest.fixture(scope="module", params=["", "24.11", NEWEST], ids=["machine", "24.11", NEWEST])
+def rest(request: pytest.FixtureRequest, release_labs: ReleaseLab) -> Iterator[Rest]:
     require_slurm()
-    packages.install(bundle=packages.REST)
-    with tempfile.TemporaryDirectory(prefix="mw-rest-", dir="/var/tmp") as name:
-        folder = Path(name)
-        folder.chmod(0o755)
-        key = folder / "jwt.key"
-        key.touch(mode=0o600)
-        key.write_bytes(os.urandom(32))
-        shutil.chown(key, "slurm")
-        extra = ("AuthAltTypes=auth/jwt", f"AuthAltParameters=jwt_key={key}")
-        lab = up(LabSpec(name=f"test-{os.getpid()}-rest", nodes=3, extra=extra))
-        made: Rest | None = None
-        try:
-            made = Rest(lab, folder)
-            yield made
-        finally:
-            if made is not None:
-                made.process.kill()
-                made.process.wait()
-            lab.down()
+    if request.param:
+        lab = release_labs(request.param)
+        lab.tidy()
+        with serving(lab) as server:
+            yield Rest(lab, server)
+        lab.tidy()
+        return
+    lab = up(LabSpec(name=f"test-{os.getpid()}-rest", nodes=3, jwt=True))
+    try:
+        with serving(lab) as server:
+            yield Rest(lab, server)
+    finally:
+        lab.down()
 
 
 def test_it_shows_what_the_commands_show(rest: Rest) -> None:
@@ -179,35 +140,97 @@ def test_what_slurmctld_declines_is_a_refusal(rest: Rest) -> None:
     job = rest.submit("--hold")
     unknown = rest.act(ActionKind.UPDATE, job, exclusions=("nosuch-1",))
     assert unknown.answered is Answered.REFUSED, unknown
-    assert rest.act(ActionKind.CANCEL, "99999").answered is Answered.REFUSED
+    assert rest.act(ActionKind.RELEASE, "99999").answered is Answered.REFUSED
+    # As scancel has it.
+    assert rest.act(ActionKind.CANCEL, "99999").answered is Answered.DONE
 
 
 @pytest.mark.parametrize("kind", [ActionKind.REQUEUE, ActionKind.REQUEUE_HOLD])
-def test_a_requeue_is_refused_before_it_is_sent(rest: Rest, kind: ActionKind) -> None:
-    done = rest.act(kind, "1")
+def test_a_requeue_is_done_where_it_can_be_and_refused_before_it_is_sent_elsewhere(
+    rest: Rest, kind: ActionKind
+) -> None:
+    job = rest.submit()
+    eventually(lambda: (v := rest.view(job)) is not None and v.state is JobState.RUNNING)
+    done = rest.act(kind, job)
+    if rest.release >= (26, 5):
+        assert done.answered is Answered.DONE, done
+        eventually(lambda: (v := rest.view(job)) is not None and v.restarts == 1)
+    else:
+        assert done.answered is Answered.REFUSED
+        assert "cannot requeue" in done.text
+        assert done.argv == ()
+
+
+def test_a_fence_is_set_where_it_can_be_and_refused_where_it_would_be_answered_and_not_done(
+    rest: Rest,
+) -> None:
+    job = rest.submit("--hold")
+    done = rest.act(ActionKind.UPDATE, job, requeueable=False)
+    if rest.release > (22, 5):
+        assert done.answered is Answered.DONE, done
+        assert rest.commands.detail(job).value.requeueable is False  # type: ignore[union-attr]
+    else:
+        assert done.answered is Answered.REFUSED
+        assert "may be requeued" in done.text
+
+
+def test_a_single_task_is_refused_before_its_array_could_be_hit(rest: Rest) -> None:
+    job = rest.submit("--array=0-1", "--hold")
+    done = rest.act(ActionKind.UPDATE, f"{job}_1", exclusions=("gpu-001",))
     assert done.answered is Answered.REFUSED
-    assert "cannot requeue" in done.text
+    assert "whole jobs" in done.text
     assert done.argv == ()
 
 
-def test_a_fence_is_refused_because_it_would_be_answered_and_not_done(rest: Rest) -> None:
-    done = rest.act(ActionKind.UPDATE, "1", requeueable=False)
-    assert done.answered is Answered.REFUSED
-    assert "may be requeued" in done.text
+def test_each_interface_that_it_serves_and_we_know_shows_the_same(rest: Rest) -> None:
+    job = rest.submit("--hold", "--exclude=gpu-001", '--comment=it\'s "so"')
+    known = rest.commands.detail(job)
+    assert isinstance(known, Known)
+    served = []
+    for interface in restdialect.KNOWN:
+        port = rest.server.scheduler(interface=interface)
+        listing = port.listing()
+        if isinstance(listing, Unknown):
+            assert f"we know {interface}" in listing.why
+            continue
+        served.append(interface)
+        assert alike(listing.value.job(job)) == alike(rest.view(job))  # type: ignore[union-attr]
+        detail = port.detail(job)
+        assert isinstance(detail, Known)
+        assert detail.value == known.value
+        done = port.perform(Action(ActionKind.UPDATE, job, "r", exclusions=("gpu-002",)), 20.0)
+        assert done.answered is Answered.DONE, done
+        assert port.detail(job).value.excluded_nodes == ("gpu-002",)  # type: ignore[union-attr]
+        done = port.perform(Action(ActionKind.UPDATE, job, "r", exclusions=("gpu-001",)), 20.0)
+        assert done.answered is Answered.DONE, done
+    assert len(served) >= (1 if rest.release == (22, 5) else 2)
+
+
+def test_what_the_newest_tells_of_slurm_conf_is_what_the_commands_tell(rest: Rest) -> None:
+    ours, theirs = rest.port.facts(), rest.commands.facts()
+    assert isinstance(ours, Known)
+    assert isinstance(theirs, Known)
+    if rest.release >= (26, 5):
+        assert ours.value == theirs.value
+    assert (ours.value.name, ours.value.version) == (theirs.value.name, theirs.value.version)
 
 
 def test_its_unix_socket_does_as_well(rest: Rest) -> None:
-    by_socket = rest.scheduler(replace(rest.target, url=f"unix:{rest.socket}"))
+    by_socket = rest.server.scheduler(replace(rest.target, url=f"unix:{rest.server.socket}"))
     assert isinstance(by_socket.listing(), Known)
 
 
 def test_a_wrong_token_and_another_cluster_show_nothing(rest: Rest, tmp_path: Path) -> None:
     wrong = tmp_path / "token"
     wrong.write_text("eyJhbGciOiJIUzI1NiJ9.e30.x")
-    assert isinstance(rest.scheduler(replace(rest.target, token_file=str(wrong))).facts(), Unknown)
-    assert isinstance(rest.scheduler(replace(rest.target, token_file="/nowhere")).facts(), Unknown)
+    assert isinstance(
+        rest.server.scheduler(replace(rest.target, token_file=str(wrong))).facts(), Unknown
+    )
+    assert isinstance(
+        rest.server.scheduler(replace(rest.target, token_file="/nowhere")).facts(), Unknown
+    )
     rest.submit("--hold")
-    other = rest.scheduler(replace(rest.target, cluster_name="another")).listing()
+    other = rest.server.scheduler(replace(rest.target, cluster_name="another")).listing()
     assert isinstance(other, Unknown)
     assert "not of another" in other.why
 
@@ -216,7 +239,7 @@ def test_a_silent_slurmctld_is_no_answer_and_no_empty_listing(rest: Rest) -> Non
     job = rest.submit("--hold")
     rest.lab.freeze("slurmctld")
     try:
-        assert isinstance(rest.scheduler(rest.target, 2.0).listing(), Unknown)
+        assert isinstance(rest.server.scheduler(rest.target, 2.0).listing(), Unknown)
         done = rest.port.perform(Action(ActionKind.UPDATE, job, "r", start_now=True), 2.0)
         assert done.answered is Answered.NO_ANSWER
     finally:

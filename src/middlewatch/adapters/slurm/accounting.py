@@ -100,7 +100,7 @@ def _record(row: Row, *, trusted: bool) -> AccountingRecord:
         raise Unreadable(f"sacct shows no submit time for {row.job_id}")
     code, signal = exit_status(cell["ExitCode"]) if cell["ExitCode"] else (None, None)
     requeued = word == "REQUEUED"
-    state = _ended_as(code, signal) if requeued else job_state(word)[0]
+    state = ended_as(code, signal) if requeued else job_state(word)[0]
     if not trusted and state is not JobState.COMPLETED:
         # 137 is printed as 9 and 128 as 0: only a signal can be believed.
         code = 0 if signal else None
@@ -121,7 +121,7 @@ def _record(row: Row, *, trusted: bool) -> AccountingRecord:
     )
 
 
-def _ended_as(code: int | None, signal: int | None) -> JobState:
+def ended_as(code: int | None, signal: int | None) -> JobState:
     """How an attempt ended that accounting only calls requeued: older releases write that over
     the true end and keep the exit code."""
     return JobState.FAILED if code or signal else JobState.CANCELLED

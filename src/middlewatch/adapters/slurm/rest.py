@@ -1,28 +1,26 @@
 """The scheduler port through slurmrestd, with a token: no command, no munge and no slurm.conf here.
 
-What it shows is quoted JSON, so nothing in it can be forged; what it can change depends on the
-release. No slurmrestd before 26.05 can requeue, none tells slurmctld's time-outs, and 22.05's takes
-``requeue`` in an update, answers that all is well, and changes nothing. Whatever cannot be done is
-refused before it is sent, with a sentence; the rest is one request each. Tried on 22.05.8.
+What it shows is quoted JSON, so nothing in it can be forged. What it can change and tell depends on
+the release (`restdialect`), which is asked once: 26.05's can do all that we need, 24.11's all but
+requeue, 22.05's neither that nor the fence. Whatever cannot be done is refused before it is sent,
+with a sentence; the rest is one request each.
 """
 
 from __future__ import annotations
 
-import contextlib
-import http.client
 import json
 import pwd
 import re
-import socket
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
+from middlewatch.adapters.slurm import cluster, restcall, restdialect
 from middlewatch.adapters.slurm import detail as details
 from middlewatch.adapters.slurm.actions import is_refusal
+from middlewatch.adapters.slurm.restaccounting import records_of
+from middlewatch.adapters.slurm.restcall import RestTarget
+from middlewatch.adapters.slurm.restdialect import Dialect
 from middlewatch.adapters.slurm.restjob import view_of
 from middlewatch.adapters.slurm.words import checked_job_id, checked_node
 from middlewatch.model.action import Action, ActionKind, Answered, CommandResult
@@ -40,52 +38,22 @@ from middlewatch.model.scheduler import (
 from middlewatch.ports.clock import Clock
 from middlewatch.ports.errors import PortError, Refused, Unreachable, Unreadable
 
-VERSION = "v0.0.38"
-"""The newest of the interfaces that 22.05's slurmrestd has."""
-_LARGEST = 256 * 1024 * 1024
-_NO_SUCH_JOB = 2017
+__all__ = ["RestScheduler", "RestTarget"]
+
+_NO_SUCH_JOB = "Invalid job id specified"
+_ENDED_ALREADY = frozenset({_NO_SUCH_JOB, "Job/step already completing or completed"})
+_SINGLY = 4
+"""Up to so many jobs are looked at one by one; for more a listing of all costs slurmctld less."""
 _LIST = re.compile(r"([A-Za-z0-9._-]*)\[([0-9,-]+)\]")
 _BUSY_OR_IDLE = frozenset({"idle", "mixed", "allocated"})
 _HARMLESS = frozenset({"PLANNED", "COMPLETING", "CLOUD", "POWERED_DOWN", "POWERING_UP"})
-_NO_REQUEUE = "slurmrestd of this release cannot requeue: use Slurm's commands, here or by SSH"
-_NO_FENCE = "slurmrestd of this release cannot change whether a job may be requeued"
-
-
-@dataclass(frozen=True, slots=True)
-class RestTarget:
-    """``url`` is ``http://host:port``, ``https://…`` or ``unix:/path``. ``cluster_name`` is the
-    name that every job must bear: slurmrestd itself says it nowhere. Seconds as in slurm.conf."""
-
-    url: str
-    user: str
-    token_file: str
-    cluster_name: str
-    begin_delay_s: float = 121.0
-    message_timeout_s: float = 10.0
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> RestTarget:
-        return cls(**json.loads(text))
-
-
-class _UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path: str, timeout: float) -> None:
-        super().__init__("localhost", timeout=timeout)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self._path)
 
 
 class RestScheduler:
     """Implements `ports.scheduler.Scheduler`. May be shared by threads: each call has a
     connection of its own. ``query_deadline_s`` bounds each of its waits. With ``own_jobs`` the
-    listing holds those of the token's user alone."""
+    listing holds those of the token's user alone. ``interface`` is used instead of the newest
+    that both sides know."""
 
     def __init__(
         self,
@@ -95,26 +63,32 @@ class RestScheduler:
         *,
         query_deadline_s: float,
         own_jobs: bool = False,
+        interface: str | None = None,
     ) -> None:
         self.cluster = environment
         self._target = target
         self._clock = clock
         self._deadline_s = query_deadline_s
         self._own_jobs = own_jobs
+        self._interface = interface
+        self._lock = threading.Lock()
+        self._dialect: Dialect | None = None
 
     def facts(self) -> Answer[ClusterFacts]:
         now = self._clock.now()
         try:
+            if self._spoken().tells_conf:
+                return Known(cluster.facts_from(_config(self._get("conf"))), now)
             body = self._get("ping")
         except PortError as error:
             return Unknown(str(error), now)
-        pings = [ping for ping in _records(body, "pings") if ping.get("ping") == "UP"]
+        pings = [ping for ping in _records(body, "pings") if _answers(ping)]
         if not pings:
             return Unknown("slurmrestd says that slurmctld is not up", now)
         target = self._target
         return Known(
             ClusterFacts(
-                name=target.cluster_name,
+                name=_cluster(body) or target.cluster_name,
                 version=_release(body),
                 begin_delay_s=target.begin_delay_s,
                 message_timeout_s=target.message_timeout_s,
@@ -151,14 +125,15 @@ class RestScheduler:
     def _snapshot(self, wanted: set[str] | None) -> Answer[Snapshot]:
         now = self._clock.now()
         try:
-            rows = [view_of(job) for job in _records(self._get("jobs"), "jobs")]
+            told, records = self._jobs(wanted)
+            rows = [view_of(job) for job in records]
         except PortError as error:
             return Unknown(str(error), now)
         name = self._target.cluster_name
-        strangers = {row.cluster for row in rows} - {name}
+        strangers = ({row.cluster for row in rows} | told) - {name}
         if strangers:
             said = ", ".join(sorted(strangers))[:80]
-            return Unknown(f"slurmrestd lists jobs of {said}, not of {name}", now)
+            return Unknown(f"slurmrestd speaks for {said}, not of {name}", now)
         jobs: tuple[JobView, ...] = tuple(
             row.view
             for row in rows
@@ -175,20 +150,43 @@ class RestScheduler:
         only = whose.value.uid if isinstance(whose, Known) else None
         return Known(Snapshot(name, now, jobs, only), now)
 
+    def _jobs(self, wanted: set[str] | None) -> tuple[set[str], list[dict[str, Any]]]:
+        """Clusters that the answers name, and the records: of all jobs, or at least of those."""
+        if wanted is None or len(wanted) > _SINGLY or self._spoken().old:
+            body = self._get("jobs")
+            return {_cluster(body)} - {""}, _records(body, "jobs")
+        told: set[str] = set()
+        found: dict[str, dict[str, Any]] = {}
+        for job_id in sorted(wanted) or ("",):
+            body = self._get(f"job/{job_id}") if job_id else self._get("ping")
+            told.add(_cluster(body))
+            for job in _records(body, "jobs") if job_id else ():
+                found[details.named(job)] = job
+        return told - {""}, list(found.values())
+
     def detail(self, job_id: str) -> Answer[JobDetail]:
         now = self._clock.now()
         try:
             wanted = checked_job_id(job_id)
-            body = self._get("jobs")
-            text = json.dumps({"jobs": body.get("jobs", [])})
-            if not any(details.named(job) == wanted for job in _records(body, "jobs")):
+            _, records = self._jobs({wanted})
+            if not any(details.named(job) == wanted for job in records):
                 return Absent(now)
+            text = json.dumps({"jobs": records})
             return Known(details.from_json(text, wanted, self.hostnames), now)
         except PortError as error:
             return Unknown(f"detail of job {job_id[:20]}: {error}", now)
 
     def accounting(self, job_id: str) -> Answer[tuple[AccountingRecord, ...]]:
-        return Unknown("accounting is not read through slurmrestd", self._clock.now())
+        now = self._clock.now()
+        try:
+            wanted = checked_job_id(job_id)
+            if not self._spoken().accounts:
+                return Unknown("this slurmrestd's accounting is not believed and not read", now)
+            number = wanted.partition("_")[0].partition("+")[0]
+            body = self._get(f"job/{number}", plugin="slurmdb")
+            return Known(records_of(_records(body, "jobs"), wanted), now)
+        except PortError as error:
+            return Unknown(f"accounting of job {job_id[:20]}: {error}", now)
 
     def partitions(self) -> Answer[tuple[PartitionView, ...]]:
         now = self._clock.now()
@@ -197,8 +195,11 @@ class RestScheduler:
         try:
             for node in _records(self._get("nodes"), "nodes"):
                 name = checked_node(str(node.get("name", "")))
+                state = node.get("state")
+                words = [str(word).upper() for word in state] if isinstance(state, list) else []
+                base = words[0].lower() if words else state
                 flags = {str(flag).upper() for flag in node.get("state_flags") or ()}
-                works = node.get("state") in _BUSY_OR_IDLE and flags <= _HARMLESS
+                works = base in _BUSY_OR_IDLE and flags | set(words[1:]) <= _HARMLESS
                 for partition in node.get("partitions") or ():
                     nodes.setdefault(str(partition), []).append(name)
                     if works:
@@ -222,105 +223,97 @@ class RestScheduler:
     # ---------------------------------------------------------------------------- the changes
 
     def perform(self, action: Action, deadline_s: float) -> CommandResult:
-        began = self._clock.now()
+        began, begin = self._clock.now(), self._clock.monotonic()
         try:
-            verb, path, body = _request(action)
+            known = self._spoken(min(deadline_s, self._deadline_s))
+            verb, path, body = restdialect.request(known, action)
         except Refused as error:
             return CommandResult(Answered.REFUSED, (), None, str(error), began, began)
-        argv = (verb, f"/slurm/{VERSION}/{path}", *([json.dumps(body)] if body else []))
+        except PortError as error:
+            said = f"not sent, its interfaces could not be asked for: {error}"[:500]
+            return CommandResult(Answered.NO_ANSWER, (), None, said, began, self._clock.now())
+        argv = (verb, path, *([json.dumps(body)] if body else []))
         answered, text = Answered.DONE, ""
         try:
-            _, answer = self._send(verb, path, body, deadline_s)
-            errors = _errors(answer)
-            if errors:
-                text = "; ".join(errors)[:500]
-                refused = all(is_refusal(error) for error in errors)
-                answered = Answered.REFUSED if refused else Answered.NO_ANSWER
+            left = max(0.1, begin + deadline_s - self._clock.monotonic())
+            answer = restcall.send(self._target, verb, path, body, left)
+            answered, text = _meant(action, answer)
         except PortError as error:
             answered, text = Answered.NO_ANSWER, str(error)[:500]
         code = 0 if answered is Answered.DONE else None
         return CommandResult(answered, argv, code, text, began, self._clock.now())
 
-    def _get(self, path: str) -> dict[str, Any]:
-        status, body = self._send("GET", path, None, self._deadline_s)
-        errors = _errors(body)
-        if status != 200 or errors:
-            raise Unreachable(f"slurmrestd answered {status}: {'; '.join(errors)[:300]}")
-        return body
+    def requeues(self) -> bool:
+        """Whether this slurmrestd can restart a job. Raises `PortError` where it does not answer."""
+        return self._spoken().requeues
 
-    def _send(
-        self, verb: str, path: str, body: Mapping[str, Any] | None, deadline_s: float
-    ) -> tuple[int, dict[str, Any]]:
-        target = self._target
-        try:
-            token = Path(target.token_file).read_text(encoding="ascii").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise Unreachable(
-                f"the token in {target.token_file} cannot be read: {error}"
-            ) from error
-        headers = {"X-SLURM-USER-NAME": target.user, "X-SLURM-USER-TOKEN": token}
-        connection = _connection(target.url, deadline_s)
-        # A time-out bounds each wait; an answer that comes in drops has many of them.
-        cut = threading.Timer(deadline_s, _cut, (connection,))
-        cut.daemon = True
-        cut.start()
-        try:
-            sent = None if body is None else json.dumps(body)
-            if sent is not None:
-                headers["Content-Type"] = "application/json"
-            connection.request(verb, f"/slurm/{VERSION}/{path}", sent, headers)
-            response = connection.getresponse()
-            data = response.read(_LARGEST)
-            answer = json.loads(data)
-        except (OSError, http.client.HTTPException) as error:
-            raise Unreachable(f"no answer from slurmrestd at {target.url}: {error}") from error
-        except (ValueError, RecursionError) as error:
-            raise Unreadable(f"{target.url} answered with no JSON; is it slurmrestd?") from error
-        finally:
-            cut.cancel()
-            connection.close()
-        if not isinstance(answer, dict):
-            raise Unreadable(f"{target.url} answered with JSON that is no object")
-        return response.status, answer
+    def _spoken(self, deadline_s: float | None = None) -> Dialect:
+        """The interface that is spoken, asked for once. Raises what asking raises."""
+        with self._lock:
+            known = self._dialect
+        if known is None:
+            wait = self._deadline_s if deadline_s is None else deadline_s
+            answer = restcall.send(self._target, "GET", "/openapi/v3", None, wait)
+            if answer.status != 200:
+                raise Unreachable(_said(answer))
+            known = restdialect.spoken(answer.body, self._interface)
+            with self._lock:
+                self._dialect = known
+        return known
+
+    def _get(self, path: str, plugin: str = "slurm") -> dict[str, Any]:
+        """The answer's body; an empty list of jobs for a job that slurmctld does not know."""
+        asked = self._spoken().path(path, plugin)
+        answer = restcall.send(self._target, "GET", asked, None, self._deadline_s)
+        if path.startswith("job/") and answer.errors == (_NO_SUCH_JOB,):
+            return {**answer.body, "jobs": []}
+        if answer.status == 404:
+            with self._lock:
+                self._dialect = None  # another release may answer there now
+        if answer.status != 200 or answer.errors:
+            raise Unreachable(_said(answer))
+        return answer.body
 
 
-def _cut(connection: http.client.HTTPConnection) -> None:
-    """End a connection that another thread waits on."""
-    if connection.sock is not None:
-        with contextlib.suppress(OSError):
-            connection.sock.shutdown(socket.SHUT_RDWR)
+def _meant(action: Action, answer: restcall.Answer) -> tuple[Answered, str]:
+    """What an answer to a change means."""
+    text = "; ".join(answer.errors)[:500]
+    if action.kind is ActionKind.CANCEL and answer.errors and set(answer.errors) <= _ENDED_ALREADY:
+        return Answered.DONE, text  # as scancel has it
+    if answer.errors:
+        refused = all(is_refusal(error) for error in answer.errors)
+        return (Answered.REFUSED if refused else Answered.NO_ANSWER), text
+    if answer.status != 200:
+        return Answered.NO_ANSWER, _said(answer)
+    return Answered.DONE, ""
 
 
-def _connection(url: str, timeout_s: float) -> http.client.HTTPConnection:
-    if url.startswith("unix:"):
-        return _UnixConnection(url.removeprefix("unix:"), timeout_s)
-    parts = urlsplit(url)
-    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    return kind(parts.hostname or "", parts.port, timeout=timeout_s)
+def _said(answer: restcall.Answer) -> str:
+    return f"slurmrestd answered {answer.status}: {'; '.join(answer.errors)[:300]}"
 
 
-def _request(action: Action) -> tuple[str, str, dict[str, Any] | None]:
-    job = checked_job_id(action.job_id)
-    if not job.isdigit():
-        raise Refused(f"slurmrestd of this release knows whole jobs by their number, not {job}")
-    match action.kind:
-        case ActionKind.REQUEUE | ActionKind.REQUEUE_HOLD:
-            raise Refused(_NO_REQUEUE)
-        case ActionKind.RELEASE:
-            return "POST", f"job/{job}", {"hold": False}
-        case ActionKind.CANCEL:
-            return "DELETE", f"job/{job}", None
-        case ActionKind.UPDATE:
-            if action.requeueable is not None:
-                raise Refused(_NO_FENCE)
-            fields: dict[str, Any] = {}
-            if action.exclusions is not None:
-                fields["exclude_nodes"] = ",".join(checked_node(n) for n in action.exclusions)
-            if action.start_now:
-                fields["begin_time"] = "now"
-            if not fields:
-                raise Refused(f"an update of job {job} that changes nothing")
-            return "POST", f"job/{job}", fields
+def _answers(ping: Mapping[str, Any]) -> bool:
+    return "UP" in (ping.get("ping"), ping.get("pinged"))
+
+
+def _config(body: Mapping[str, Any]) -> dict[str, str]:
+    """slurm.conf as ``scontrol show config`` prints it."""
+    conf, meta = body.get("slurm_conf"), body.get("slurm_conf_meta")
+    if not isinstance(conf, dict) or not isinstance(meta, dict):
+        raise Unreadable("slurmrestd describes no slurm.conf")
+    found = {key: _setting(value) for key, value in {**meta, **conf}.items()}
+    if not found.get("ClusterName") or not found.get("SLURM_VERSION"):
+        raise Unreadable("slurmrestd's slurm.conf names neither ClusterName nor SLURM_VERSION")
+    return found
+
+
+def _setting(value: object) -> str:
+    if isinstance(value, list):
+        return ",".join(str(each).lower() for each in value)
+    plain = details.number(value)
+    if plain is not None:
+        return str(plain)
+    return str(int(value)) if isinstance(value, bool) else str(value)
 
 
 def _records(body: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
@@ -330,23 +323,26 @@ def _records(body: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
     return found
 
 
-def _errors(body: Mapping[str, Any]) -> list[str]:
-    found = body.get("errors") or []
-    return [
-        str(each.get("error") or each.get("description") or each)
-        if isinstance(each, dict)
-        else str(each)
-        for each in found
-    ]
-
-
 def _release(body: Mapping[str, Any]) -> str:
+    known = _meta(body).get("release")
+    if isinstance(known, str):
+        return known
+    raise Unreadable("slurmrestd does not say its release")
+
+
+def _cluster(body: Mapping[str, Any]) -> str:
+    """The cluster that slurmrestd says it speaks for; 22.05's says nothing."""
+    known = _meta(body).get("cluster")
+    return known if isinstance(known, str) else ""
+
+
+def _meta(body: Mapping[str, Any]) -> Mapping[str, Any]:
     meta = body.get("meta")
     for key in ("Slurm", "slurm"):
         known = meta.get(key) if isinstance(meta, dict) else None
-        if isinstance(known, dict) and isinstance(known.get("release"), str):
-            return str(known["release"])
-    raise Unreadable("slurmrestd does not say its release")
+        if isinstance(known, dict):
+            return known
+    return {}
 
 
 def _expanded(prefix: str, ranges: str) -> list[str]:

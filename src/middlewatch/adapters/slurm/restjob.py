@@ -30,7 +30,7 @@ def view_of(job: Mapping[str, Any]) -> RestRow:
     if submitted is None or uid is None:
         raise Unreadable("slurmrestd shows a job without a submit time or an owner")
     ended = _moment(job, "end_time") if state.value not in _UNENDED and not flags else None
-    status = number(job.get("exit_code")) or 0
+    code, signal = exit_of(job.get("exit_code"))
     minutes = number(job.get("time_limit"))
     leader = number(job.get("het_job_id")) or 0
     pending_array = bool(number(job.get("array_job_id"))) and bool(job.get("array_task_string"))
@@ -39,7 +39,8 @@ def view_of(job: Mapping[str, Any]) -> RestRow:
         job_id=job_id,
         state=state,
         flags=flags,
-        reason=_text(job, "state_reason"),
+        # A description hides the reason, as in every listing; `detail` tells both.
+        reason=_text(job, "state_description").replace(" ", "_") or _text(job, "state_reason"),
         priority=number(job.get("priority")) or 0,
         restarts=number(job.get("restart_cnt")) or 0,
         submitted_at=submitted,
@@ -51,8 +52,8 @@ def view_of(job: Mapping[str, Any]) -> RestRow:
         partitions=tuple(part for part in _text(job, "partition").split(",") if part),
         uid=uid,
         user=_text(job, "user_name"),
-        exit_code=(status >> 8) & 0xFF,
-        exit_signal=(status & 0x7F) or None,
+        exit_code=code,
+        exit_signal=signal,
         requeueable=bool(job.get("requeue")),
         time_limit_s=None if minutes is None else minutes * 60,
         dependency=_text(job, "dependency"),
@@ -61,6 +62,16 @@ def view_of(job: Mapping[str, Any]) -> RestRow:
     )
     offset = number(job.get("het_job_offset")) or 0
     return RestRow(view, _text(job, "cluster"), bool(leader) and offset > 0)
+
+
+def exit_of(value: object) -> tuple[int, int | None]:
+    """Exit code and signal, from a wait status (22.05) or from their parts (newer)."""
+    if isinstance(value, dict) and "return_code" in value:
+        signal = value.get("signal")
+        parts = signal if isinstance(signal, dict) else {}
+        return number(value["return_code"]) or 0, number(parts.get("id")) or None
+    status = number(value) or 0
+    return (status >> 8) & 0xFF, (status & 0x7F) or None
 
 
 _UNENDED = frozenset({"PENDING", "RUNNING", "SUSPENDED"})
