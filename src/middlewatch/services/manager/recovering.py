@@ -40,10 +40,14 @@ LOOKED_AT_ONCE = 20
 """Recoveries looked at in one round: a storm of them must not delay decisions."""
 EVERY = timedelta(seconds=1)
 AGAIN = timedelta(seconds=2)
-"""How soon the same recovery is looked at again, and then ever more rarely: an hour after its
-fault, once in `_SELDOM` of its age."""
+"""How soon a recovery of which something was new is looked at again."""
+STILL = timedelta(seconds=10)
+"""How long at most one is left alone that did not change, unless it is old."""
 _SELDOM = 300
+"""An old one is left alone for this share of its age."""
 OPEN_AT_MOST = 2000
+READ_EVERY = timedelta(seconds=30)
+"""How often the open ones are read from the store: other managers may have entered some."""
 LINE_AT_MOST = 50
 
 _LEVELS = {
@@ -74,8 +78,11 @@ class Recoveries:
         self._cursor: int | None = None
         self._anew: dict[AttemptId, None] = {}
         self._begun = False
+        self._open: dict[str, Recovery] = {}
+        self._read_at: datetime | None = None
         self._due: dict[str, datetime] = {}
         """By open recovery: when to look at it again."""
+        self._paused: dict[str, timedelta] = {}
         self._at: datetime | None = None
 
     def tick(self, now: datetime, advised: Iterable[AttemptId] = ()) -> None:
@@ -130,17 +137,26 @@ class Recoveries:
     # -- open ones ----------------------------------------------------------------------------
 
     def _look(self, now: datetime) -> None:
-        where = RecoveryFilter(self._cluster, settled=False)
-        known = {one.id: one for _, one in self._store.recoveries(where, 0, OPEN_AT_MOST)}
-        self._due = {name: at for name, at in self._due.items() if name in known}
-        late = [one for name, one in known.items() if self._due.get(name, now) <= now]
+        if self._read_at is None or not timedelta(0) <= now - self._read_at < READ_EVERY:
+            where = RecoveryFilter(self._cluster, settled=False)
+            found = self._store.recoveries(where, 0, OPEN_AT_MOST)
+            self._open = {one.id: one for _, one in found}
+            self._due = {name: at for name, at in self._due.items() if name in self._open}
+            self._read_at = now
+        late = [one for name, one in self._open.items() if self._due.get(name, now) <= now]
         late.sort(key=lambda one: self._due.get(one.id, one.began_at))
         for recovery in late[:LOOKED_AT_ONCE]:
-            self._due[recovery.id] = now + max(AGAIN, (now - recovery.began_at) / _SELDOM)
+            self._due[recovery.id] = now + self._pause(recovery, now)
             try:
                 self._look_at(recovery, now)
             except (Refused, Unreadable) as error:
                 self._on_error(recovery.attempt_id, error)
+
+    def _pause(self, recovery: Recovery, now: datetime) -> timedelta:
+        """How long to leave it alone: twice as long as before, for as long as nothing is new."""
+        pause = min(STILL, self._paused.get(recovery.id, AGAIN / 2) * 2)
+        self._paused[recovery.id] = pause
+        return max(pause, (now - recovery.began_at) / _SELDOM)
 
     def _look_at(self, recovery: Recovery, now: datetime) -> None:
         attempt = self._store.attempt(recovery.attempt_id)
@@ -186,8 +202,16 @@ class Recoveries:
         try:
             self._store.apply(Change(recoveries=(found,), audit=event))
         except Conflict:
-            # Another manager wrote it: what there is to say is said at the next look.
+            # Another manager wrote it: what there is to say is said when it has been read again.
+            self._read_at = None
+            return
+        self._paused.pop(found.id, None)
+        if found.settled:
+            self._open.pop(found.id, None)
             self._due.pop(found.id, None)
+        else:
+            self._open[found.id] = replace(found, version=found.version + 1)
+            self._due[found.id] = now + AGAIN
 
     def _story(self, attempt: Attempt) -> AttemptStory:
         store = self._store
