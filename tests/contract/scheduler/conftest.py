@@ -79,6 +79,11 @@ SAME_ON_EACH = frozenset(
         "test_a_release_of_a_job_that_is_not_held_changes_nothing",
         "test_the_end_of_a_failed_parent_lets_afterany_go_and_spoils_afterok_for_good",
         "test_excluding_every_node_holds_the_job_until_a_shorter_list_lets_it_start",
+        "test_a_requeued_failed_job_is_pending_at_once_and_still_shows_its_exit_code",
+        "test_a_requeue_hold_outlives_a_cancel_without_its_mark_and_cannot_be_released_meanwhile",
+        # Part of every recovery (`tests/e2e/test_releases.py`).
+        "test_one_update_sets_the_exclusions_and_lets_the_successor_start",
+        "test_the_fence_refuses_a_late_requeue_and_can_be_lifted_while_the_job_runs",
     }
 )
 
@@ -86,7 +91,6 @@ SAME_ON_EACH = frozenset(
 BY_REST = {
     "rest-24.11": frozenset(
         {
-            "test_excluding_every_node_holds_the_job_until_a_shorter_list_lets_it_start",
             "test_a_cancelled_job_ends_and_accounting_names_who_cancelled",
             "test_a_cancel_of_an_ended_or_unknown_job_is_silent",
             "test_a_job_never_heard_of_is_missing_in_a_known_look_and_absent_in_detail",
@@ -107,9 +111,7 @@ BY_REST = {
             "test_accounting_keeps_one_record_per_attempt",
             "test_a_job_never_heard_of_is_missing_in_a_known_look_and_absent_in_detail",
             "test_the_listing_is_whole_and_names_its_cluster",
-            "test_one_update_sets_the_exclusions_and_lets_the_successor_start",
             "test_a_requeue_of_a_pending_job_is_refused_and_changes_nothing",
-            "test_the_fence_refuses_a_late_requeue_and_can_be_lifted_while_the_job_runs",
             "test_a_requeue_hold_is_marked_stays_and_is_released",
             "test_a_requeue_of_an_unknown_job_is_refused",
             "test_a_requeue_of_what_is_being_requeued_is_refused",
