@@ -163,10 +163,13 @@ class Recall:
         self._store = store
         self._clock = clock
         self._age = timedelta(seconds=age_s)
-        self._known: dict[AttemptId, tuple[datetime, dict[str, object]]] = {}
+        self._known: dict[str, tuple[datetime, dict[str, object]]] = {}
 
     def forget(self, attempt_id: AttemptId) -> None:
         self._known.pop(attempt_id, None)
+
+    def note(self, name: str) -> str | None:
+        return self._once(name, "note", lambda: self._store.note(name))
 
     def progress(self, attempt_id: AttemptId) -> Progress | None:
         return self._once(attempt_id, "progress", lambda: self._store.progress(attempt_id))
@@ -186,7 +189,7 @@ class Recall:
             lambda: self._store.signals(attempt_id, after, limit),
         )
 
-    def _once(self, attempt_id: AttemptId, what: str, read: Callable[[], T]) -> T:
+    def _once(self, attempt_id: str, what: str, read: Callable[[], T]) -> T:
         now = self._clock.now()
         since, known = self._known.get(attempt_id, (now, {}))
         if not timedelta(0) <= now - since <= self._age:

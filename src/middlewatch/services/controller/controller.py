@@ -125,6 +125,7 @@ class Controller:
         self._on_error = on_error
         self._facts: tuple[ClusterFacts, datetime] | None = None
         self._pace = Pace()
+        self._seen_running: set[str] = set()
         self._pending_since: dict[str, datetime] = {}
         # Nobody remembers whether the scheduler was silent before this controller was there.
         self._silent_since: datetime | None = LONG_AGO
@@ -156,6 +157,7 @@ class Controller:
         active = self._active()
         if not active:
             self._pending_since.clear()
+            self._seen_running.clear()
             return ControllerReport(leader=True)
         facts = self._current_facts(now)
         if isinstance(facts, Unknown):
@@ -354,7 +356,7 @@ class Controller:
             look,
             asked,
             store=recall,
-            deployment=rolled_back(self._deployment, self._store.note(ROLLED_BACK)),
+            deployment=rolled_back(self._deployment, recall.note(ROLLED_BACK)),
             facts=tick.facts,
             policy=self._policy,
             entries=tick.entries.get(advice.job_id, ()),
@@ -391,16 +393,21 @@ class Controller:
             return
         if view is None or place(advice, view) is not Place.SUCCESSOR:
             self._pending_since.pop(advice.attempt_id, None)
+            self._seen_running.discard(advice.attempt_id)
             return
         first = advice.attempt_id not in self._pending_since
         if view.state is JobState.PENDING:
             self._pending_since.setdefault(advice.attempt_id, look.as_of)
         runs = view.state is JobState.RUNNING
+        if runs and advice.attempt_id in self._seen_running:
+            return
         actions = self._store.actions(advice.attempt_id) if runs else ()
         milestone = sighted(advice, view, look.as_of, first=first, actions=actions)
         if milestone is not None:
             change = Change(lease=tick.lease, now=tick.now, milestones=(milestone,))
             self._store.apply(change)
+            if runs:
+                self._seen_running.add(advice.attempt_id)
 
     # ------------------------------------------------------------------ acting and recording
 
