@@ -92,6 +92,8 @@ class JobView:
     dependency: str = ""
     array_pending: bool = False
     heterogeneous: bool = False
+    apart: str = ""
+    """Of a heterogeneous job, which is shown as one: how its components do not stand alike."""
 
     def key(self, cluster: ClusterId) -> AttemptKey:
         return AttemptKey(cluster, self.job_id, self.submitted_at)
@@ -164,6 +166,9 @@ class JobDetail:
     held_by_operator: bool | None
     dependency: str = ""
     append_output: bool | None = None
+    uneven: bool = False
+    """Of a heterogeneous job: its components exclude different nodes, and ``excluded_nodes`` are
+    those that any of them excludes."""
 
 
 @dataclass(frozen=True, slots=True)

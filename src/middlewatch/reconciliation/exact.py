@@ -10,7 +10,7 @@ from middlewatch.model.answer import Absent, Known
 from middlewatch.model.scheduler import JobState, JobView
 from middlewatch.reconciliation import exclusions
 from middlewatch.reconciliation.in_flight import refused_until, unanswered
-from middlewatch.reconciliation.restart import HETEROGENEOUS
+from middlewatch.reconciliation.restart import UNEVEN
 from middlewatch.reconciliation.situation import (
     Act,
     Fact,
@@ -80,12 +80,12 @@ def constrain_step(situation: Situation, view: JobView | None, now: datetime) ->
     at = place(situation.advice, view)
     if at is not Place.SAME:
         return _elsewhere(at)
-    if view.heterogeneous:
-        return abandoned(Reason.NOT_PERMITTED, HETEROGENEOUS)
     if view.ended or view.completing:
         return abandoned(Reason.TARGET_ENDED, f"the attempt ended as {view.state.value}")
     if view.state is not JobState.PENDING:
         return abandoned(Reason.TARGET_RUNNING, "a running attempt cannot take constraints")
+    if view.apart:
+        return Wait(f"{view.apart}: waiting until its components stand alike")
     match situation.detail:
         case None:
             return Need(Fact.DETAIL)
@@ -95,6 +95,8 @@ def constrain_step(situation: Situation, view: JobView | None, now: datetime) ->
             return Wait("the job vanished between two looks")
         case _:
             return Wait("the job's details cannot be read", None, Reason.UNKNOWN_STATE)
+    if detail.uneven:
+        return abandoned(Reason.NOT_PERMITTED, UNEVEN)
     if exclusions.impossible(view):
         shorter = exclusions.shortened(situation, view, detail)
         if shorter is None:

@@ -14,7 +14,9 @@ from middlewatch.reconciliation.situation import Situation
 
 def required(situation: Situation, detail: JobDetail) -> tuple[str, ...]:
     """The advice's exclusions that can apply: a node that the user asks for by name cannot be
-    excluded (Slurm would hold the job for ever)."""
+    excluded (Slurm would hold the job for ever), and one list would overwrite several."""
+    if detail.uneven:
+        return ()
     wanted = set(situation.advice.exclusions) - set(detail.required_nodes)
     shortened = last_shortened(situation)
     if shortened is not None:

@@ -39,9 +39,12 @@ OWN_SECOND_S = 2.0
 second of the submission would give two attempts one name."""
 SHORT_WINDOW_S = 15.0
 """A begin-time window shorter than this does not outlast our work: take a requeue-hold."""
-HETEROGENEOUS = (
-    "gate heterogeneous: a job of several components is watched, but not restarted or constrained, "
-    "because each component would have to be let go by itself"
+COMPONENTS_APART = (
+    "gate components: the job's components do not stand alike, and a requeue starts all"
+)
+UNEVEN = (
+    "gate components: the job's components exclude different nodes, and an update would give all of "
+    "them one list"
 )
 ONLY_BATCH = "Only batch jobs"
 """How Slurm begins its refusal to requeue an interactive job, for which it keeps no script."""
@@ -53,8 +56,6 @@ def restart_step(situation: Situation, view: JobView | None, now: datetime) -> S
     gates, age and holds of ours before a terminal report are `plan.next_step`'s."""
     if view is None:
         return _gone(situation)
-    if view.heterogeneous:
-        return abandoned(Reason.NOT_PERMITTED, HETEROGENEOUS)
     match place(situation.advice, view):
         case Place.GONE:
             return _gone(situation)
@@ -89,6 +90,10 @@ def _gone(situation: Situation) -> Step:
 def _of_target(situation: Situation, view: JobView, now: datetime) -> Step:
     if view.completing:
         return Wait("the attempt is completing")
+    if view.apart and view.ended:
+        return abandoned(Reason.NOT_PERMITTED, f"{COMPONENTS_APART}: {view.apart}")
+    if view.apart:
+        return Wait(f"{view.apart}: waiting until its components stand alike")
     lost = unanswered(situation, REQUEUES, now)
     if lost is not None:
         return Wait("a requeue without an answer may still take effect")
@@ -143,6 +148,10 @@ def _dependent_took_over(situation: Situation) -> Report | None:
 
 
 def _requeue(situation: Situation, view: JobView, now: datetime, why: str) -> Step:
+    if view.heterogeneous and situation.detail is None:
+        return Need(Fact.DETAIL)
+    if isinstance(situation.detail, Known) and situation.detail.value.uneven:
+        return abandoned(Reason.NOT_PERMITTED, UNEVEN)
     requeueable = view.requeueable
     if requeueable is None:
         match situation.detail:

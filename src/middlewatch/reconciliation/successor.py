@@ -61,6 +61,8 @@ def _of_pending(situation: Situation, view: JobView, now: datetime) -> Step:
             pass
         case _:
             return Wait("the job's details cannot be read", None, Reason.UNKNOWN_STATE)
+    if view.apart:
+        return Wait(f"{view.apart}: waiting until its components stand alike")
     if exclusions.impossible(view):
         return _make_possible(situation, view, detail, now)
     theirs = made_by_others(situation, view)

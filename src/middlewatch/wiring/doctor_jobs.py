@@ -87,13 +87,14 @@ def job_findings(
                 f"its owner: scontrol update JobId={job.job_id} Requeue=1, and #SBATCH --requeue",
             )
         )
-    if job.heterogeneous:
+    if job.heterogeneous and detail.uneven:
         found.append(
             Finding(
                 "requeue",
                 Level.WARN,
-                f"job {job.job_id} has several components: it is watched, but not restarted",
-                "restart it by hand (scontrol requeue), or submit it as one component",
+                f"job {job.job_id} has several components that exclude different nodes: it is "
+                "watched, but not restarted, because an update would give all of them one list",
+                "give all its components the same --exclude, or restart it by hand",
             )
         )
     for path in dict.fromkeys((detail.stdout, detail.stderr)) if files else ():

@@ -166,6 +166,13 @@ class Real:
         argv = ["sbatch", "--parsable", "-D", home, *extra, "--wrap", body]
         return self._as(self.user, argv).strip()
 
+    def submit_two_components(self) -> str:
+        """A heterogeneous job of one node and two; its leader's number."""
+        home = str(self.lab.home(self.user))
+        one = ["-D", home, "-N1", "--requeue", "--wrap", "exec sleep 3600"]
+        two = ["-N2", "--requeue", "--wrap", "exec sleep 3600"]
+        return self._as(self.user, ["sbatch", "--parsable", *one, ":", *two]).strip()
+
     def hold_by_operator(self, job_id: str) -> None:
         self._as(self.lab.spec.operator, ["scontrol", "hold", job_id])
 

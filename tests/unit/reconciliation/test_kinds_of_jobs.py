@@ -91,7 +91,12 @@ def no_number() -> str:
 RUNNING = target(JobState.RUNNING)
 SAID: tuple[tuple[str, Callable[[], str]], ...] = (
     ("tasks not split off yet", step(situation(target(JobState.PENDING, array_pending=True)))),
-    ("heterogeneous", step(situation(target(heterogeneous=True)))),
+    ("heterogeneous", step(situation(target(heterogeneous=True, apart="one is not")))),
+    (
+        "heterogeneous",
+        step(situation(replace(RUNNING, heterogeneous=True, apart="one is not"), advice=MAY_END)),
+    ),
+    ("heterogeneous", step(situation(target(heterogeneous=True), detail=detail(uneven=True)))),
     ("`--no-requeue`", not_requeueable),
     ("`--no-requeue`", step(situation(target(requeueable=False)))),
     ("of `srun` or `salloc`", step(situation(target(), actions=(ONLY_BATCH,)))),

@@ -10,7 +10,7 @@ from middlewatch.model.action import ActionKind
 from middlewatch.model.advice import DesiredState, Disposition, Reason
 from middlewatch.model.scheduler import JobFlag, JobState, JobView
 from middlewatch.reconciliation.plan import next_step
-from middlewatch.reconciliation.situation import Act, Place, Report, Wait, place
+from middlewatch.reconciliation.situation import Act, Fact, Need, Place, Report, Wait, place
 from tests.unit.reconciliation.worlds import (
     SUBMITTED,
     T0,
@@ -34,26 +34,53 @@ def test_a_whole_array_is_never_acted_on(desired: DesiredState) -> None:
     assert "array" in step.detail
 
 
+APART = "component 1 of 2 is CANCELLED while the leader is RUNNING"
+
+
+def test_a_job_of_several_components_is_requeued_whole() -> None:
+    step = next_step(situation(target(heterogeneous=True)), at(10))
+    assert isinstance(step, Act)
+    assert (step.action.kind, step.action.job_id) == (ActionKind.REQUEUE, "123")
+    unread = situation(target(heterogeneous=True), detail=None)
+    assert next_step(unread, at(10)) == Need(Fact.DETAIL)
+
+
+def test_a_job_whose_components_have_ended_apart_is_refused_with_a_reason() -> None:
+    over = target(heterogeneous=True, apart=APART)
+    step = next_step(situation(over), at(10))
+    assert isinstance(step, Report)
+    assert step.reason is Reason.NOT_PERMITTED
+    assert APART in step.detail
+
+
+@pytest.mark.parametrize("state", [JobState.RUNNING, JobState.PENDING])
+def test_components_that_stand_apart_are_waited_for(state: JobState) -> None:
+    view = target(state, heterogeneous=True, apart=APART)
+    made = situation(view, advice=advice(may_end_running=True), attempt=attempt(end=None))
+    assert isinstance(next_step(made, at(10)), Wait)
+    waiting = target(JobState.PENDING, heterogeneous=True, apart=APART)
+    made = situation(waiting, advice=advice(DesiredState.CONSTRAINED))
+    assert isinstance(next_step(made, at(10)), Wait)
+    again = successor(heterogeneous=True, apart=APART)
+    made = situation(again, actions=(record(ActionKind.REQUEUE, 0.5),), pending_since=at(1))
+    assert isinstance(next_step(made, at(10)), Wait)
+
+
 @pytest.mark.parametrize(
-    "view",
+    ("view", "desired"),
     [
-        target(heterogeneous=True),
-        target(JobState.RUNNING, heterogeneous=True),
-        successor(heterogeneous=True),
+        (target(heterogeneous=True), DesiredState.RESTARTED),
+        (target(JobState.PENDING, heterogeneous=True), DesiredState.CONSTRAINED),
     ],
 )
-def test_a_job_of_several_components_is_refused_with_a_reason(view: JobView) -> None:
-    step = next_step(situation(view, advice=advice(may_end_running=True)), at(10))
+def test_components_that_exclude_different_nodes_get_no_common_list(
+    view: JobView, desired: DesiredState
+) -> None:
+    made = situation(view, advice=advice(desired), detail=detail(uneven=True))
+    step = next_step(made, at(10))
     assert isinstance(step, Report)
     assert step.reason is Reason.NOT_PERMITTED
-    assert "component" in step.detail
-
-
-def test_constraints_are_refused_for_a_job_of_several_components() -> None:
-    waiting = target(JobState.PENDING, heterogeneous=True)
-    step = next_step(situation(waiting, advice=advice(DesiredState.CONSTRAINED)), at(10))
-    assert isinstance(step, Report)
-    assert step.reason is Reason.NOT_PERMITTED
+    assert "exclude different nodes" in step.detail
 
 
 def test_a_job_of_several_components_can_be_cancelled_by_its_leader() -> None:

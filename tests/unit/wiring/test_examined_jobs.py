@@ -35,6 +35,7 @@ def test_a_job_that_forbids_requeueing_is_named_with_the_remedy() -> None:
     assert "Requeue=1" in text
 
 
-def test_a_job_of_several_components_is_named_as_watched_only() -> None:
-    (text,) = told(target(heterogeneous=True))
-    assert "several components" in text
+def test_a_job_whose_components_exclude_different_nodes_is_named_as_watched_only() -> None:
+    assert told(target(heterogeneous=True)) == []
+    (text,) = told(target(heterogeneous=True), uneven=True)
+    assert "exclude different nodes" in text

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from middlewatch.adapters.slurm.components import with_components
 from middlewatch.adapters.slurm.listing import Row
 from middlewatch.adapters.slurm.outputs import Naming, output_path
 from middlewatch.adapters.slurm.words import from_epoch
@@ -109,10 +110,13 @@ def hold_in_json(text: str, raw_id: str) -> bool | None:
 def from_json(text: str, job_id: str, expand: Expand) -> JobDetail:
     """The detail of one job from its JSON. Raises `Unreadable` where that job is not in it or
     has another shape."""
-    jobs = [job for job in _jobs(text) if named(job) == job_id]
-    if len(jobs) != 1:
-        raise Unreadable(f"the JSON about job {job_id} has {len(jobs)} records of it")
-    return _of_record(jobs[0], job_id, expand)
+    found = many_from_json(text, (job_id,), expand).get(job_id)
+    if found is None:
+        count = sum(named(job) == job_id for job in _jobs(text))
+        raise Unreadable(f"the JSON about job {job_id} has {count} records of it")
+    if isinstance(found, PortError):
+        raise found
+    return found
 
 
 def many_from_json(
@@ -121,15 +125,20 @@ def many_from_json(
     """The details of those of the jobs that have exactly one record in a JSON listing, or why
     its record cannot be read. Raises `Unreadable` where the listing itself cannot be."""
     records: dict[str, list[Mapping[str, Any]]] = {job_id: [] for job_id in job_ids}
+    components: dict[str, list[Mapping[str, Any]]] = {}
     for job in _jobs(text):
-        named_so = records.get(named(job))
-        if named_so is not None:
-            named_so.append(job)
+        name = named(job)
+        if name in records:
+            records[name].append(job)
+        leader, plus, _ = name.partition("+")
+        if plus and leader in records:
+            components.setdefault(leader, []).append(job)
     found: dict[str, JobDetail | PortError] = {}
     for job_id, jobs in records.items():
         if len(jobs) == 1:
             try:
-                found[job_id] = _of_record(jobs[0], job_id, expand)
+                others = [_of_record(o, named(o), expand) for o in components.get(job_id, ())]
+                found[job_id] = with_components(_of_record(jobs[0], job_id, expand), others)
             except PortError as error:
                 found[job_id] = error
     return found

@@ -59,6 +59,7 @@ def view_of(job: Mapping[str, Any]) -> RestRow:
         dependency=_text(job, "dependency"),
         array_pending=pending_array,
         heterogeneous=bool(leader),
+        apart="its components are not read through slurmrestd" if leader else "",
     )
     offset = number(job.get("het_job_offset")) or 0
     return RestRow(view, _text(job, "cluster"), bool(leader) and offset > 0)

@@ -13,6 +13,7 @@ from datetime import timedelta
 
 from middlewatch.adapters.slurm import actions, cluster, detail, many
 from middlewatch.adapters.slurm.command import Commands, Finished
+from middlewatch.adapters.slurm.components import whole_jobs
 from middlewatch.adapters.slurm.hostlist import HostLists
 from middlewatch.adapters.slurm.listing import Row, listing_argv, read_listing
 from middlewatch.adapters.slurm.reach import Reach
@@ -154,9 +155,8 @@ class SlurmScheduler:
             )
         jobs = tuple(
             row.view
-            for row in rows.value
-            if not row.component
-            and (row.view.job_id in wanted if wanted else only is None or row.view.uid == only)
+            for row in whole_jobs(rows.value)
+            if (row.view.job_id in wanted if wanted else only is None or row.view.uid == only)
         )
         if not wanted:
             self._listed = len(rows.value)
