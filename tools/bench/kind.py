@@ -36,8 +36,8 @@ JOBS = int(os.environ.get("KIND_JOBS", "5000"))
 WAITING = RUNNING = 100
 """Of them opted in."""
 LISTINGS = 20
-MINUTES = 3.0
-SETTLE_S = 150.0
+MINUTES = 2.0
+SETTLE_S = 120.0
 """Until an idle cluster is looked at as seldom as it will be."""
 NAIVE_S = 120.0
 DEFAULTS: Mapping[str, Mapping[str, object]] = {"watcher": {"listing_longest": "45s"}}
@@ -55,16 +55,16 @@ def measure(site: Site) -> list[Measured]:
             _minutes(cluster, found, "rpc_per_minute_idle")
         _submit(cluster)
         site.say(f"  {JOBS} jobs")
-        _snapshots(cluster, found)
         with site.up_on(cluster, DEFAULTS) as running:
             running.up.start()
             wait("the opted-in jobs", lambda: _known(running) >= WAITING + RUNNING, 300.0, 1.0)
             site.say("  the opted-in ones are known")
-            time.sleep(60.0)
+            time.sleep(30.0)
             _minutes(cluster, found, "rpc_per_minute_5000_jobs")
             pss, _ = memory_mb(running)
             found.figure("up_5000_jobs_rss_mb", pss, 1)
         _naive(cluster, found)
+        _snapshots(cluster, found)
     finally:
         cluster.down(remove=True)
     return [found]

@@ -141,6 +141,7 @@ def test_all_problems_are_told_at_once(tmp_path: Path) -> None:
         ("[policy]\nattempts_without_checkpoint = 0\n", "at least 1"),
         ("[watchdog]\nmax_hold = 5\n", "may still be under way"),
         ("[controller]\nlease = 3\n", "longer than slurm.command_deadline"),
+        ("[watcher]\nlisting_shortest = 60\n", "must not be shorter than watcher.listing_shortest"),
     ],
 )
 def test_what_cannot_be_meant_together_is_refused(tmp_path: Path, text: str, said: str) -> None:
@@ -151,6 +152,14 @@ def test_action_without_acknowledgement_is_allowed_and_said(tmp_path: Path) -> N
     loaded = from_text(tmp_path, "[deployment]\nmode = 'action'\n")
     assert any("acknowledge_scheduler_actions is false" in text for text in loaded.cautions)
     assert any("partitions is empty" in text for text in loaded.cautions)
+
+
+def test_listings_so_rare_that_short_jobs_are_missed_are_allowed_and_said(tmp_path: Path) -> None:
+    said = "a job that begins and ends between two listings"
+    rare = from_text(tmp_path, "[watcher]\nlisting_longest = '90s'\n")
+    assert any(said in text for text in rare.cautions)
+    usual = from_text(tmp_path, "[watcher]\nlisting_longest = '45s'\n")
+    assert not any(said in text for text in usual.cautions)
 
 
 def test_the_documented_spelling_of_the_acknowledgement_is_understood(tmp_path: Path) -> None:
