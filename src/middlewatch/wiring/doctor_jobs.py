@@ -87,6 +87,16 @@ def job_findings(
                 f"its owner: scontrol update JobId={job.job_id} Requeue=1, and #SBATCH --requeue",
             )
         )
+    if job.array_pending and job.held and (opt_in.depends_on or opt_in.depends_on_wrong):
+        found.append(
+            Finding(
+                "workflow",
+                Level.WARN,
+                f"job {job.job_id} is a held array: what it declares to wait for is not looked at",
+                "submit its tasks as jobs of their own; or let it go by hand: scontrol release "
+                f"{job.job_id}",
+            )
+        )
     if job.heterogeneous and detail.uneven:
         found.append(
             Finding(

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from middlewatch.model.answer import Known
 from middlewatch.model.optin import directive
-from middlewatch.model.scheduler import JobDetail, JobView
+from middlewatch.model.scheduler import JobDetail, JobState, JobView
 from middlewatch.wiring.doctor_jobs import job_findings
 from tests.unit.reconciliation.worlds import detail, target
 
@@ -39,3 +39,15 @@ def test_a_job_whose_components_exclude_different_nodes_is_named_as_watched_only
     assert told(target(heterogeneous=True)) == []
     (text,) = told(target(heterogeneous=True), uneven=True)
     assert "exclude different nodes" in text
+
+
+def test_a_held_array_that_declares_what_it_waits_for_is_named() -> None:
+    comment = '{"middlewatch":{"environment":"prod","mode":"action","dependsOn":["7"]}}'
+    known = detail(comment=comment, stdout="/dev/null", stderr="/dev/null")
+    assert isinstance(known, Known)
+    for array in (True, False):
+        view = target(JobState.PENDING, array_pending=array, priority=0, reason="JobHeldUser")
+        _, found = job_findings(cast(Any, Here()), view, known.value)
+        texts = [f"{one.text} {one.mend}" for one in found if one.check == "workflow"]
+        assert len(texts) == int(array)
+        assert all("scontrol release 123" in text for text in texts)
