@@ -10,6 +10,7 @@ import pytest
 REPEATED = frozenset(
     {
         "test_a_gate_of_its_own_lets_it_let_go_and_nothing_more",
+        "test_through_a_slurmrestd_that_can_it_lets_go_without_a_command",
         "test_owner_and_operator_let_go_all_that_is_ours_with_everything_else_dead[24.11]",
         "test_owner_and_operator_let_go_all_that_is_ours_with_everything_else_dead[newest]",
     }

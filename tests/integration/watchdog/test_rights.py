@@ -7,8 +7,8 @@ import itertools
 import json
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
@@ -24,9 +24,12 @@ from tests.identities import private_data, runnable_by
 from tests.integration.watchdog.guarding import eventually
 from tests.integration.watchdog.test_on_slurm import Holder
 from tests.labfixture import ReleaseLab
+from tests.slurmrestd import serving
 from tests.sshd import running
 
 pytestmark = pytest.mark.slurm
+PATIENCE_S = 400.0
+"""A look at one job takes ten commands on the oldest release, each an interpreter behind a gate."""
 _numbers = itertools.count(1)
 
 
@@ -77,6 +80,7 @@ class Alone:
         return list(json.loads(out)["findings"])
 
     def end(self) -> None:
+        print(self.said() if (self.folder / "said").exists() else "")  # shown where a test fails
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -126,12 +130,12 @@ def test_owner_and_operator_let_go_all_that_is_ours_with_everything_else_dead(
         for alone in both:
             alone.begin()
         for alone in both:
-            eventually(lambda alone=alone: "cannot be seen" in alone.said(), 90)
+            eventually(lambda alone=alone: "cannot be seen" in alone.said(), PATIENCE_S)
         lab.start_daemon("slurmctld")
         for one in owed:
-            lab.wait_state(one.held, "RUNNING", timeout=120)
-            lab.wait_state(one.impossible, "RUNNING", timeout=120)
-            eventually(lambda one=one: lab.job(one.fenced)["Requeue"] == "1", 60)
+            lab.wait_state(one.held, "RUNNING", timeout=PATIENCE_S)
+            lab.wait_state(one.impossible, "RUNNING", timeout=PATIENCE_S)
+            eventually(lambda one=one: lab.job(one.fenced)["Requeue"] == "1", PATIENCE_S)
             assert lab.job(one.impossible)["ExcNodeList"] == one.users_own
         for one in owed:
             jobs = {one.held, one.fenced, one.impossible}
@@ -153,14 +157,15 @@ def test_somebody_else_is_refused_and_it_says_which_right_is_missing(lab: Cluste
         held = alone.holder.running()
         alone.holder.hold(held, within_s=0)
         alone.begin()
-        eventually(lambda: "as the job's owner or as an Operator" in alone.said(), 60)
+        eventually(lambda: "as the job's owner or as an Operator" in alone.said(), PATIENCE_S)
         assert lab.job(held)["Priority"] == "0"
         seen = eventually(lambda: presence.read(alone.state / presence.WATCHDOG_ALIVE))
         eventually(
             lambda: (
                 (seen := presence.read(alone.state / presence.WATCHDOG_ALIVE)) is not None
                 and f"refused={held}" in seen.note
-            )
+            ),
+            PATIENCE_S,
         )
         assert presence.alive(seen)
         found = alone.doctor()
@@ -185,34 +190,39 @@ def test_a_gate_of_its_own_lets_it_let_go_and_nothing_more(lab: Cluster) -> None
     conf = ("--conf", lab.env()["SLURM_CONF"], "--bin", str(lab.layout.bin))
     try:
         with running("--watchdog-only", *conf) as server:
-            impossible, users_own = alone.holder.made_impossible(within_s=0)
-            held, fenced = alone.holder.running(), alone.holder.running()
-            alone.holder.hold(held, within_s=0)
-            alone.holder.fence(fenced, within_s=0)
-            spec = WatchdogSpec(
-                alone.state,
-                environment="test",
-                config=alone.spec.config,
-                ssh=server.target.to_json(),
-            )
-            argv = [sys.executable, "-m", "middlewatch.wiring.watchdog_process", *spec.argv()]
-            process = subprocess.Popen(argv, stderr=subprocess.DEVNULL)
-            try:
-                for job in (held, impossible):
-                    lab.wait_state(job, "RUNNING", timeout=120)
-                eventually(lambda: lab.job(fenced)["Requeue"] == "1", 60)
-            finally:
-                process.kill()
-                process.wait()
+            owed = owed_to(alone)
+            alone.begin(replace(alone.spec, ssh=server.target.to_json()))
+            for job in (owed.held, owed.impossible):
+                lab.wait_state(job, "RUNNING", timeout=PATIENCE_S)
+            eventually(lambda: lab.job(owed.fenced)["Requeue"] == "1", PATIENCE_S)
             gate = SshCommands(SystemClock(), server.target)
             try:
-                done = gate.run(("scontrol", "requeue", held), 60.0)
+                done = gate.run(("scontrol", "requeue", owed.held), 60.0)
                 assert gate.reach() == ""
                 assert gate.watchdog_only
             finally:
                 gate.close()
             assert "--watchdog-only" in done.said
-            assert lab.job(held)["Restarts"] == "1"
-            assert lab.job(impossible)["ExcNodeList"] == users_own
+            assert lab.job(owed.held)["Restarts"] == "1"
+            assert lab.job(owed.impossible)["ExcNodeList"] == owed.users_own
+    finally:
+        alone.end()
+
+
+def test_through_a_slurmrestd_that_can_it_lets_go_without_a_command(
+    release_lab: ReleaseLab,
+) -> None:
+    lab = release_lab("newest")
+    alone = Alone(lab, "root")
+    try:
+        with serving(lab) as server:
+            owed = owed_to(alone)
+            commandlog.clear(lab.folder)
+            alone.begin(replace(alone.spec, rest=server.target.to_json()))
+            lab.wait_state(owed.held, "RUNNING", timeout=PATIENCE_S)
+            lab.wait_state(owed.impossible, "RUNNING", timeout=PATIENCE_S)
+            eventually(lambda: lab.job(owed.fenced)["Requeue"] == "1", PATIENCE_S)
+            assert lab.job(owed.impossible)["ExcNodeList"] == owed.users_own
+            assert commandlog.commands(lab.folder) == ()
     finally:
         alone.end()
