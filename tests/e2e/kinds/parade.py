@@ -16,7 +16,7 @@ from typing import Any
 
 from middlewatch.adapters.clock.system import SystemClock
 from middlewatch.lab.cluster import Cluster
-from middlewatch.model.action import ActionRecord
+from middlewatch.model.action import ActionRecord, Answered
 from middlewatch.model.advice import Advice, DecisionBasis, DesiredState
 from middlewatch.model.attempt import Attempt
 from middlewatch.model.change import Change, Decision
@@ -109,8 +109,10 @@ class Parade:
         return tuple(a for t in self.attempts(job) for a in self.stage.store.actions(t.id))
 
     def verbs(self, job: str) -> list[str]:
-        """The changing commands that Slurm was given for the job, in their order."""
-        return [a.action.kind.value for a in self.actions(job)]
+        """The changing commands that Slurm carried out for the job, in their order. (On a busy
+        machine some are written down and not sent, because the look before had grown old.)"""
+        done = (a for a in self.actions(job) if a.answered is Answered.DONE)
+        return [a.action.kind.value for a in done]
 
     def decisions(self, job: str, index: int = 0) -> tuple[Decision, ...]:
         attempt = self.stage.attempt(job, index)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from middlewatch.lab.cluster import Cluster
-from tests.e2e.kinds.parade import AGAIN, CRASH, FAILS, KEPT_SHORT, RUNS, STEPS, Parade
+from tests.e2e.kinds.parade import AGAIN, CRASH, FAILS, KEPT, KEPT_SHORT, RUNS, STEPS, Parade
 from tests.e2e.stage import Stage
 
 pytestmark = pytest.mark.slurm
@@ -63,6 +63,8 @@ def submit_all(parade: Parade) -> None:
     parade.submit("waits by afterany", RUNS, f"--dependency=afterany:{parent}")
     parade.submit("waits by afternotok", RUNS, f"--dependency=afternotok:{parent}")
     parade.submit("waits as a singleton", RUNS, "-Jchain", "--dependency=singleton")
+    both = f"#!/bin/bash\n#SBATCH hetjob\n#SBATCH -N1 --exclude={KEPT}\n"
+    parade.submit("heterogeneous", both + fails.removeprefix("#!/bin/bash\n"))
     user, another = lab.spec.job_users
     parent = parade.submit("failed parent", fails, user=another)
     waits = f"--dependency=afternotok:{parent}"
@@ -120,6 +122,7 @@ def interfere(parade: Parade) -> None:
         suspended,
         "in two partitions",
         "in a reservation",
+        "heterogeneous",
         "hung parent",
         "array_0",
         "array_2",
@@ -154,6 +157,13 @@ def test_a_throttled_arrays_task_waits_for_its_turn_after_a_restart(parade: Para
     states = {parade.state(f"{array}_{task}", "State")[0] for task in (0, 1)}
     assert states <= {"RUNNING", "PENDING"}
     assert parade.restarts(f"{array}_1") == 0
+
+
+def test_a_heterogeneous_job_is_restarted_whole(parade: Parade) -> None:
+    job = parade.jobs["heterogeneous"]
+    assert parade.verbs(job) == ["requeue", "update"]
+    shown = parade.by_root("squeue", "-a", "-h", "-j", job, "-O", "State:|,RestartCnt:|")
+    assert [line.split("|")[:2] for line in shown.split()] == [["RUNNING", "1"]] * 2
 
 
 def test_a_job_that_may_not_be_requeued_is_left_with_a_word_about_it(parade: Parade) -> None:
