@@ -15,7 +15,7 @@ from middlewatch.model.attempt import EndedBy
 from middlewatch.model.change import Change
 from middlewatch.model.gates import Gates
 from middlewatch.model.identity import sequence_id
-from middlewatch.model.milestone import MilestoneKind, Operation, Sequence
+from middlewatch.model.milestone import MilestoneKind, MilestoneSource, Operation, Sequence
 from middlewatch.model.optin import JobMode
 from middlewatch.model.policy import Policy
 from middlewatch.model.scheduler import AccountingRecord, JobFlag, JobState
@@ -455,15 +455,15 @@ def test_comments_of_many_jobs_are_read_again_a_few_at_a_time(here: Here) -> Non
     assert here.attempts("199")[0].opt_in.mode is JobMode.OFF
 
 
-def advised(here: Here) -> str:
-    attempt = here.attempts()[0]
+def advised(here: Here, index: int = 0) -> str:
+    attempt = here.attempts()[index]
     name = sequence_id(CLUSTER, "7", attempt.id, "RESTART")
     sequence = Sequence(
         id=name,
         scheduler="slurm",
         environment="prod",
         job_id="7",
-        source_attempt_index=0,
+        source_attempt_index=index,
         source_attempt_id=attempt.id,
         operation=Operation.RESTART,
         traceparent="00-" + "1" * 32 + "-" + "2" * 16 + "-01",
@@ -472,7 +472,7 @@ def advised(here: Here) -> str:
     advice = Advice(
         attempt_id=attempt.id,
         job_id="7",
-        attempt_index=0,
+        attempt_index=index,
         submitted_at=attempt.submitted_at,
         owner=CLUSTER,
         desired=DesiredState.RESTARTED,
@@ -522,3 +522,32 @@ def test_first_step_beyond_a_fault_that_nobody_advised_on_is_no_milestone(here: 
     name = sequence_id(CLUSTER, "7", here.attempts()[0].id, "RESTART")
     train_again(here)
     assert here.store.milestones(name) == ()
+
+
+def test_step_beyond_the_first_fault_is_told_to_each_restart_that_had_not_come_so_far(
+    here: Here,
+) -> None:
+    crash_and_restart(here)
+    first = advised(here)
+    here.requeue()
+    here.tick(5)
+    here.start()
+    here.log.write_bytes(b"middlewatch: step=23\nmiddlewatch: step=24\n" + CRASH)
+    here.tick()
+    here.end()
+    here.tick()
+    second = advised(here, 1)
+    here.requeue()
+    here.tick(5)
+    here.start()
+    here.log.write_bytes(b"middlewatch: step=24\nmiddlewatch: step=25\n")
+    here.tick()
+    # Past the second fault, not past the first: what was lost there is lost still.
+    assert (*here.store.milestones(first), *here.store.milestones(second)) == ()
+    with here.log.open("ab") as log:
+        log.write(b"middlewatch: step=26\n")
+    here.tick()
+    for name in (first, second):
+        (milestone,) = here.store.milestones(name)
+        told = (milestone.kind, milestone.step, milestone.past_step, milestone.source)
+        assert told == (MilestoneKind.RESUMED, 26, 25, MilestoneSource.LOG)
