@@ -210,8 +210,15 @@ class Roster:
             if key in self._strangers:
                 if not view.ended and self._due_again(key, now):
                     yield view.job_id
-            elif not self._known(view) or self._comment_due(self._jobs[view.job_id][-1], now):
+            elif self._detail_due(view, now):
                 yield view.job_id
+
+    def _detail_due(self, view: JobView, now: datetime) -> bool:
+        for entry in self._jobs.get(view.job_id, ()):
+            if entry.attempt.submitted_at == view.submitted_at:
+                unread = entry.detail_at is None or entry.detail_state != view.state.value
+                return unread or self._comment_due(entry, now)
+        return True
 
     def _due_again(self, key: tuple[str, datetime], now: datetime) -> bool:
         return (now - self._strangers[key]).total_seconds() >= self._settings.others_every_s
