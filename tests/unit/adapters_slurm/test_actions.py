@@ -109,6 +109,24 @@ def test_an_empty_list_clears_the_exclusions_and_none_leaves_them() -> None:
     assert not any(word.startswith("ExcNodeList") for word in left)
 
 
+def test_hundreds_of_nodes_are_one_word_of_one_command() -> None:
+    nodes = tuple(f"rack-{number:04d}-gpu" for number in range(1000))
+    argv = action_argv(Action(ActionKind.UPDATE, "7", "t", exclusions=nodes, start_now=True))
+    assert argv == (
+        "scontrol",
+        "update",
+        "jobid=7",
+        f"ExcNodeList={','.join(nodes)}",
+        "StartTime=now",
+    )
+
+
+def test_a_list_that_no_command_can_hold_is_refused_with_what_to_do() -> None:
+    nodes = tuple(f"rack-{number:05d}-gpu" for number in range(10_000))
+    with pytest.raises(Refused, match=r"10000 nodes .* do not fit into one command: shorten"):
+        action_argv(Action(ActionKind.UPDATE, "7", "t", exclusions=nodes))
+
+
 def test_an_update_that_changes_nothing_is_refused() -> None:
     with pytest.raises(Refused, match="changes nothing"):
         action_argv(Action(ActionKind.UPDATE, "7", ""))

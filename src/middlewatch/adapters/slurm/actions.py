@@ -44,6 +44,10 @@ _REFUSAL = re.compile(
 )
 
 
+LONGEST_LIST = 120_000
+"""Characters of a list of nodes. Linux takes no argument of 131,072 bytes or more."""
+
+
 def action_argv(action: Action) -> tuple[str, ...]:
     """The command of an action. Raises `Refused` for a job number or a node name that must not
     reach a command line, and for an update that changes nothing."""
@@ -69,6 +73,11 @@ def _fields(action: Action) -> tuple[str, ...]:
     fields: list[str] = []
     if action.exclusions is not None:
         nodes = ",".join(checked_node(node) for node in action.exclusions)
+        if len(nodes) > LONGEST_LIST:
+            raise Refused(
+                f"{len(action.exclusions)} nodes to exclude do not fit into one command: shorten the "
+                f"job's own --exclude to fewer than about {LONGEST_LIST // 16} nodes"
+            )
         fields.append(f"ExcNodeList={nodes}")
     if action.start_now:
         fields.append("StartTime=now")
