@@ -129,5 +129,6 @@ def parts_told(made: dict[str, Any]) -> Iterable[str]:
     total = recovery["total_s"]
     yield "Where the time went:"
     for name, seconds in recovery["parts_s"].items():
-        yield f"  {name:<10} {seconds:6.1f} s  {'#' * round(40 * seconds / total if total else 0)}"
+        bar = "#" * round(40 * seconds / total if total else 0)
+        yield f"  {name:<10} {seconds:6.1f} s  {bar}".rstrip()
     yield f"  {'total':<10} {total:6.1f} s"
