@@ -37,6 +37,7 @@ APART = (
     "stale_actions_crossed",
     "orphans_beside_slurms_own_restart",
     "attempts_that_slurmctld_forgot",
+    "fences_that_outlived_a_job",
 )
 """What happened and is no breach."""
 CROSSING_S = 1.5
@@ -162,7 +163,9 @@ def _holds(seen: Seen) -> list[Finding]:
         found.append(Finding("held_forever", 1, text))
     forbidden = any(act.what == "owner forbids requeueing" for act in seen.acts)
     if seen.row.known and seen.row.requeue == 0 and not forbidden:
-        found.append(Finding("fences_left", 1, f"Requeue=0 at the end, {seen.row.state}"))
+        # Slurm changes nothing of a job that is over; and nothing runs it again.
+        count = "fences_that_outlived_a_job" if seen.row.state in ENDED else "fences_left"
+        found.append(Finding(count, 1, f"Requeue=0 at the end, {seen.row.state}"))
     return found
 
 

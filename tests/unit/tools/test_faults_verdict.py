@@ -149,7 +149,8 @@ WRONG: tuple[tuple[str, dict[str, Any]], ...] = (
     ("wrong_kills", {"commands": (REQUEUE, UPDATE, CANCEL)}),
     ("wrong_kills", {"bystander_id": "8", "bystander": row(restarts=1)}),
     ("wrong_kills", {"bystander_id": "8", "bystander": row(restarts=0, state="CANCELLED")}),
-    ("fences_left", {"row": row(requeue=0)}),
+    ("fences_left", {"row": row(requeue=0, state="RUNNING")}),
+    ("fences_left", {"row": row(requeue=0, state="PENDING")}),
     ("unconverged", {"arrived": False, "records": ({**CONVERGED, "active": True},)}),
     ("unconverged", {"row": row(state="FAILED")}),
     ("unconverged", {"notes": NOTES[:3]}),
@@ -214,6 +215,7 @@ BESIDE: tuple[tuple[str, str, dict[str, Any]], ...] = (
         "two_live_trainings",
         {"lives": (Life(0, 91.0, 112.0), Life(1, 110.0, 124.9)), "commands": ()},
     ),
+    ("fences_that_outlived_a_job", "fences_left", {"row": row(requeue=0)}),
     (
         "attempts_that_slurmctld_forgot",
         "double_successors",
