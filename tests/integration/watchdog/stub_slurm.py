@@ -76,6 +76,9 @@ def main(folder: Path, program: str, arguments: list[str]) -> int:
     if arguments[:2] == ["show", "config"]:
         sys.stdout.write(CONFIG)
         return 0
+    if arguments[:2] == ["show", "assoc_mgr"]:
+        sys.stdout.write("No users currently cached in Slurm.\n")
+        return 0
     with (folder / "changes.log").open("a") as log:
         log.write(" ".join(arguments) + "\n")
     if arguments[0] == "update":
