@@ -37,9 +37,10 @@ from middlewatch.ports.remote import ControllerStore
 from middlewatch.ports.scheduler import Scheduler
 from middlewatch.reconciliation.exclusions import impossible, users_own
 from middlewatch.reconciliation.holds import standing
-from middlewatch.reconciliation.in_flight import SETTLE_MARGIN_S, fence_stands
+from middlewatch.reconciliation.in_flight import SETTLE_MARGIN_S
 from middlewatch.reconciliation.inherited import inherited
-from middlewatch.reconciliation.plan import hold_stands, next_step
+from middlewatch.reconciliation.plan import next_step
+from middlewatch.reconciliation.remains import remains
 from middlewatch.reconciliation.situation import (
     Act,
     Fact,
@@ -285,7 +286,7 @@ class Controller:
                     self._inherit(situation, view, now, tick)
                     self._wait(situation, step, tick)
             recall.forget(advice.attempt_id)
-            tick.standing += self._stands(situation, view, now, step)
+            tick.standing += remains(situation, view, now, step)
             return None
         tick.again = True
         return None
@@ -449,6 +450,10 @@ class Controller:
         result = self._scheduler.perform(action, self._config.deadline_s)
         if result.answered is Answered.NO_ANSWER:
             self._silent_since = self._silent_since or result.started_at
+        for entry in record.announced_again(
+            entries, started, result, self._config.deadline_s, self._settle_s(situation.facts)
+        ):
+            self._journal.append(entry)
         done = record.performed(intent, result)
         self._store.apply(
             Change(
@@ -529,21 +534,6 @@ class Controller:
         # The trail has a line for each turn, not for each sentence about the same one.
         audit = () if told else (record.audit_of_status(advice, status),)
         self._store.apply(Change(lease=tick.lease, now=tick.now, advice=(after,), audit=audit))
-
-    @staticmethod
-    def _stands(
-        situation: Situation, view: JobView | None, now: datetime, step: Act | Report | Wait
-    ) -> int:
-        """1 where something of ours stands for this advice after the step, else 0."""
-        if isinstance(step, Report) or not situation.actions:
-            return 0
-        if isinstance(step, Act):
-            return 1
-        ours = bool(requeues(situation))
-        if view is None:
-            return int(ours and not isinstance(situation.look, Known))
-        standing = hold_stands(situation, view, now) or fence_stands(situation.actions)
-        return int(standing or (ours and place(situation.advice, view) is Place.TURNING))
 
 
 @dataclass(frozen=True, slots=True)

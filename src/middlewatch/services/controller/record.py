@@ -22,6 +22,8 @@ from middlewatch.model.scheduler import JobView
 from middlewatch.reconciliation.situation import Situation
 
 PRODUCER = "controller"
+STOOD_STILL_S = 1.0
+"""What may lie between announcing a command and its end, beyond the command's own deadline."""
 
 OPERATIONS = {
     DesiredState.RESTARTED: Operation.RESTART,
@@ -64,6 +66,25 @@ def journal_entries(
         line = entry(JournalKind.FENCE, view.restarts, settle_s)
         entries.append(replace(line, owner_requeue=True))
     return tuple(entries)
+
+
+def announced_again(
+    entries: tuple[JournalEntry, ...],
+    announced: datetime,
+    result: CommandResult,
+    deadline_s: float,
+    within_s: float,
+) -> tuple[JournalEntry, ...]:
+    """The lines once more where whoever sent the command stood still before it: what they announced
+    may have been settled meanwhile, as something that can no longer come, and then it came."""
+    stood_still = result.ended_at - announced > timedelta(seconds=deadline_s + STOOD_STILL_S)
+    if not stood_still or result.answered is Answered.REFUSED:
+        return ()
+    by = result.ended_at + timedelta(seconds=within_s)
+    return tuple(
+        replace(entry, at=result.ended_at, release_by=by if entry.release_by else None)
+        for entry in entries
+    )
 
 
 def settled(advice: Advice, cluster_name: str, restarts: int, now: datetime) -> JournalEntry:
