@@ -47,6 +47,7 @@ GROUPS: Mapping[str, Callable[[Site], list[Measured]]] = {
     "signals": signals.measure,
     "recovery": recovery.measure,
     "storm": storm.measure,
+    "requests": kind.measure_idle,
     "kind": kind.measure,
     "year": year.measure,
 }

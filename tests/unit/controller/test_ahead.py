@@ -11,10 +11,10 @@ import pytest
 
 from middlewatch.model.action import Action, ActionKind
 from middlewatch.model.advice import Advice, DecisionBasis, DesiredState
-from middlewatch.model.answer import Answer, Known, Unknown
+from middlewatch.model.answer import Absent, Answer, Known, Unknown
 from middlewatch.model.gates import Gates
 from middlewatch.model.identity import AttemptKey, ClusterId
-from middlewatch.model.scheduler import Snapshot
+from middlewatch.model.scheduler import JobDetail, Snapshot
 from middlewatch.reconciliation.situation import Act, Fact, Need, Step, Wait
 from middlewatch.services.controller.ahead import FEWEST, MOST, Pace, Recall, work_on
 from middlewatch.services.controller.gather import Asked
@@ -112,12 +112,15 @@ class ScriptedHand:
 class Scheduler:
     """Tells of many at once, and keeps who was asked about."""
 
-    def __init__(self) -> None:
+    def __init__(self, silent: bool = False) -> None:
         self.asked: list[tuple[str, ...]] = []
+        self.silent = silent
 
-    def details(self, job_ids: Sequence[str]) -> dict[str, Unknown]:
+    def details(self, job_ids: Sequence[str]) -> dict[str, Answer[JobDetail]]:
         self.asked.append(tuple(job_ids))
-        return {job_id: Unknown("played", NOW) for job_id in job_ids}
+        if self.silent:
+            return dict.fromkeys(job_ids, Unknown("no answer", NOW))
+        return dict.fromkeys(job_ids, Absent(NOW))
 
     def accountings(self, job_ids: Sequence[str]) -> dict[str, Unknown]:
         return {}
@@ -131,8 +134,8 @@ def update(job: int) -> Act:
     return Act(Action(ActionKind.UPDATE, str(job), "let go", start_now=True))
 
 
-def play(hand: ScriptedHand, pace: Pace | None = None) -> Scheduler:
-    scheduler = Scheduler()
+def play(hand: ScriptedHand, pace: Pace | None = None, *, silent: bool = False) -> Scheduler:
+    scheduler = Scheduler(silent)
     active = [advice(int(job)) for job in hand.steps]
     work_on(
         active,
@@ -177,6 +180,12 @@ def test_a_group_is_asked_about_with_one_question_and_each_gets_its_own_answer()
     scheduler = play(hand)
     assert scheduler.asked == [tuple(str(n) for n in range(1, 11))]
     assert all(asked is not None and asked.detail is not None for asked in hand.given.values())
+
+
+def test_where_the_common_question_has_no_answer_each_is_left_to_ask_for_itself() -> None:
+    hand = ScriptedHand({str(n): requeue(n) for n in range(1, 11)})
+    play(hand, silent=True)
+    assert all(asked is not None and asked.detail is None for asked in hand.given.values())
 
 
 def test_an_update_is_not_asked_about_ahead_and_a_need_is() -> None:

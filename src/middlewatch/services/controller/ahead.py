@@ -16,7 +16,7 @@ from typing import Protocol, TypeVar
 
 from middlewatch.model.action import ActionRecord
 from middlewatch.model.advice import Advice
-from middlewatch.model.answer import Answer, Known
+from middlewatch.model.answer import Answer, Known, Unknown
 from middlewatch.model.identity import AttemptId
 from middlewatch.model.scheduler import Snapshot
 from middlewatch.model.signal import Progress, Signal
@@ -144,6 +144,8 @@ def asked_ahead(
 
     one = wanting(Fact.DETAIL)
     for job_id, detail in details_of(scheduler, tuple(one)).items():
+        if isinstance(detail, Unknown):
+            continue  # the long answer may be too much for a machine that still gives short ones
         asked[one[job_id]] = replace(asked[one[job_id]], detail=detail)
     two = wanting(Fact.ACCOUNTING)
     for job_id, records in accountings_of(scheduler, tuple(two)).items():

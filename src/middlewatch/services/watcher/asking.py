@@ -10,7 +10,7 @@ quickly. Accounting is asked likewise, about the same attempt at growing distanc
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from middlewatch.model.answer import Absent, Answer, Known, Unknown
 from middlewatch.model.scheduler import AccountingRecord, JobDetail, JobView
@@ -20,6 +20,10 @@ from middlewatch.services.watcher.memory import Kept
 from middlewatch.services.watcher.report import WatcherReport
 from middlewatch.services.watcher.settings import WatcherSettings
 from middlewatch.services.watcher.share import Share
+
+ALONE_S = 60.0
+"""So long each job is asked about alone after a question about many had no answer: a machine that is
+too slow for the long answer may still give short ones."""
 
 Records = Answer[tuple[AccountingRecord, ...]]
 
@@ -38,16 +42,24 @@ class Questions:
         self._ahead: dict[str, Answer[JobDetail]] = {}
         self._left = self._quick_left = self._unhurried_left = 0
         self._took_s = 0.0
+        self._together_from: datetime | None = None
 
-    def begin(self, wanted: Iterable[str]) -> None:
+    def begin(self, wanted: Iterable[str], now: datetime) -> None:
         """A new tick, in which the details of these jobs are wanted, the most urgent first."""
         settings = self._settings
         self._left = settings.details_per_tick
         self._quick_left = settings.quick_per_tick - self._left
         self._unhurried_left = settings.unhurried_per_tick
         self._took_s = 0.0
+        self._ahead = {}
+        if self._together_from is not None and now < self._together_from:
+            return
         some = tuple(dict.fromkeys(wanted))[: settings.ahead_per_tick]
         self._ahead = dict(details_of(self._scheduler, some))
+        self._together_from = None
+        if self._ahead and all(isinstance(one, Unknown) for one in self._ahead.values()):
+            self._ahead = {}
+            self._together_from = now + timedelta(seconds=ALONE_S)
         self._share.keep()
 
     def knows(self, job_id: str) -> bool:

@@ -186,7 +186,7 @@ class Roster:
         listed: dict[str, datetime] = {}
         ours = [view for view in snapshot.jobs if self._share.owns(view.job_id)]
         ours.sort(key=lambda view: urgency(view, now))
-        self._questions.begin(self._wanted(ours, now))
+        self._questions.begin(self._wanted(ours, now), now)
         for view in ours:
             listed[view.job_id] = view.submitted_at
             if view.array_pending or view.state is JobState.UNREADABLE:
