@@ -374,6 +374,43 @@ def test_last_lines_that_the_successor_overwrote_are_lost_and_not_mixed_up(here:
     assert here.kinds(1) == [FAILED]
 
 
+@pytest.mark.parametrize("lives", [True, False])
+def test_attempt_that_prints_the_same_bytes_as_the_one_before_is_read(
+    here: Here, *, lives: bool
+) -> None:
+    here.job()
+    here.log.write_bytes(CRASH)
+    here.tick()
+    here.end()
+    here.tick()
+    here.requeue()
+    here.tick(5)
+    here.start()
+    here.log.write_bytes(CRASH)
+    append_to(here, b"")
+    if not lives:
+        here.end()
+    here.tick(8)
+    here.tick()
+    assert FAILED in here.kinds(1)
+
+
+def test_file_that_the_next_attempt_has_not_touched_is_not_read_as_its_own(here: Here) -> None:
+    here.job()
+    here.log.write_bytes(CRASH)
+    append_to(here, b"")
+    here.tick()
+    here.end()
+    here.tick()
+    here.requeue()
+    here.tick(5)
+    here.start()
+    here.tick(8)
+    here.end()
+    here.tick()
+    assert FAILED not in here.kinds(1)
+
+
 def test_late_line_of_an_ended_attempt_is_still_its_own(here: Here) -> None:
     here.job()
     here.log.write_bytes(b"hello\n")
