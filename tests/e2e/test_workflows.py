@@ -32,10 +32,12 @@ def held(stage: Stage, *depends_on: str) -> str:
     return stage.cluster.submit(f"#!/bin/bash\n#SBATCH {directives}\necho began\nsleep 2\n")
 
 
-def short(stage: Stage, seconds: int = 600, code: int = 0, dependency: str = "") -> str:
+def short(
+    stage: Stage, seconds: int = 600, code: int = 0, dependency: str = "", requeue: str = "requeue"
+) -> str:
     """A job that does nothing, and ends with that code."""
     more = f" --dependency={dependency}" if dependency else ""
-    directives = f"--nodes=1 --requeue --comment='{comment(stage)}'{more}"
+    directives = f"--nodes=1 --{requeue} --comment='{comment(stage)}'{more}"
     return stage.cluster.submit(
         f"#!/bin/bash\n#SBATCH {directives}\nsleep {seconds}\nexit {code}\n"
     )
@@ -130,19 +132,16 @@ def test_monitor_mode_says_what_it_would_have_let_go(stage: Stage) -> None:
 
 def test_what_cannot_be_waited_for_is_told_and_what_failed_lets_others_go(stage: Stage) -> None:
     stage.begin(QUICK)
-    parent = short(stage, seconds=1, code=3)
-    # A failure of a script without words is restarted; its budget is what ends that.
+    parent = short(stage, seconds=1, code=3, requeue="no-requeue")
+    notok = held(stage, f"afternotok:{parent}")
     ok, unknown = held(stage, parent), held(stage, "999999")
     broken = held(stage, "soon")
     stage.wait(
-        "the circle", lambda: grounds(stage, unknown) == [AwaitBasis.WRONG_PARENT.value], 120
+        "the wrong number", lambda: grounds(stage, unknown) == [AwaitBasis.WRONG_PARENT.value], 120
     )
     stage.wait(
         "the bad word", lambda: grounds(stage, broken) == [AwaitBasis.BAD_DECLARATION.value], 120
     )
-    stage.cluster.run(["scontrol", "update", f"jobid={parent}", "Requeue=0"], check=False)
-    notok = held(stage, f"afternotok:{parent}")
-    stage.cluster.run(["scancel", parent], check=False)
     advice = stage.wait("the release", lambda: stage.outcome(notok), 180)
     assert advice.desired is DesiredState.RELEASED
     assert advice.status.disposition is Disposition.CONVERGED

@@ -232,8 +232,11 @@ def _may_still_be_restarted(
         return ""
     if not parent.asked and not parent.end_told:
         return "its end has not been judged yet"
-    read = parent.read_at is not None and parent.read_at >= (end.at or end.learned_at)
-    if not read and now < end.learned_at + READ_WITHIN:
+    # A slow listing shows an end that came after its tick had begun; files are read behind it.
+    over = min(end.at or end.learned_at, end.learned_at)
+    read = parent.read_at is not None and parent.read_at >= over
+    # What was never placed on a node has written nothing.
+    if attempt.nodes and not read and now < end.learned_at + READ_WITHIN:
         return "its log has not been read to its end"
     settled = end.learned_at + timedelta(seconds=policy.parent_settles_s)
     if now < settled:

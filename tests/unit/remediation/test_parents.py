@@ -136,6 +136,10 @@ def test_a_failed_parent_may_be_restarted_until_the_evidence_is_all_in() -> None
     unread = facts(failed, any_, read_at=at(29))
     assert standing(unread, 30 + 599) is Standing.WAITS
     assert standing(unread, 30 + 600) is Standing.MET
+    early = replace(failed, end=replace(failed.end, at=at(32)))
+    assert standing(facts(early, any_, read_at=at(30)), 30 + 60) is Standing.MET
+    never_ran = replace(failed, nodes=(), started_at=None)
+    assert standing(facts(never_ran, any_, read_at=None), 30 + 60) is Standing.MET
     forgotten = facts(failed, any_, asked="", end_told=False, read_at=None)
     assert standing(forgotten, 30 + LONG_AFTER.total_seconds()) is Standing.MET
 
