@@ -17,7 +17,8 @@ _NAME = re.compile(r"^Federation:\s+(\S+)", re.MULTILINE)
 
 
 def examined_federation(this: Examined) -> Iterator[Finding]:
-    """A warning where slurmctld says that it is in one. Behind a gate it is not asked."""
+    """A warning where slurmctld says that it is in one. (A gate of an older version does not let the
+    question through; then nothing is said.)"""
     if this.facts is None:
         return
     done = this.ask(ARGV)

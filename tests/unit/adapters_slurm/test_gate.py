@@ -16,6 +16,7 @@ from middlewatch.adapters.slurm.listing import listing_argv
 from middlewatch.adapters.slurm.ssh import SshTarget, ssh_config
 from middlewatch.model.action import Action, ActionKind, Answered
 from middlewatch.ports.errors import Refused
+from middlewatch.wiring import doctor_federation
 from tests.unit.adapters_slurm.scripted import finished
 
 LOOKS: list[tuple[str, ...]] = [
@@ -34,6 +35,7 @@ LOOKS: list[tuple[str, ...]] = [
     ("squeue", "--local", "-a", "--json"),
     ("squeue", "--local", "-a", "-j", "12", "--json"),
     ("squeue", "-h", "-j", "7", "-O", "BatchFlag:1"),
+    doctor_federation.ARGV,
     ("scontrol", "show", "hostnames", "rack[01-02]-gpu[1-8],login1"),
     ("sacct", "-n", "-X", "-P", "-S", "now-1minutes", "-o", "JobIDRaw"),
     ("sacctmgr", "-n", "-P", "show", "user", "mw-ops", "format=AdminLevel"),

@@ -62,6 +62,7 @@ def _words(*shape: "str") -> "tuple[str, ...]":
 _TABLE = "{0}:\x1f(?:,{0}:\x1f){{0,60}}".format(_COLUMN)
 LOOKS = (
     _words("scontrol", "show", "config"),
+    _words("scontrol", "show", "federation"),
     _words("scontrol", "show", "hostnames") + (r"(?=[A-Za-z0-9]){0}(?:[, ]+{0})*".format(_PART),),
     _words("sinfo", "-h", "-a", "-N", "-o", "%R|%a|%N|%T"),
     _words(*_ALL) + ("-O", _TABLE),
