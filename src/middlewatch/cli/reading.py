@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
@@ -179,6 +180,12 @@ def _age(at: str | None, now: datetime) -> str:
     return show.span((now - moment).total_seconds() if moment else None)
 
 
+SHORT_REASON = 90
+"""Characters of a refusal in one line of a table; `mw explain` has the whole sentence."""
+
+_GATE = re.compile(r"gate (\w+) (?:was closed|has closed): ")
+
+
 def _advised(job: Job) -> str:
     """What is advised and how far it came; empty where nothing is."""
     desired = show.word(job.get("desiredState"), "ADVICE_STATE_")
@@ -189,7 +196,14 @@ def _advised(job: Job) -> str:
     outcome = show.word(status.get("disposition"), "ADVICE_RECONCILIATION_DISPOSITION_")
     reason = show.word(status.get("reason"), "ADVICE_RECONCILIATION_REASON_")
     if reason == "NOT_PERMITTED":
-        return f"would have: {wish}"
+        why = str(status.get("detail") or "")
+        # Only a gate says "would have": it opens for the next decision, which a refusal does not.
+        gate = _GATE.match(why)
+        if gate is not None:
+            return f"would have: {wish} ({gate.group(1)})"
+        short = why.removeprefix("gate ")
+        short = short if len(short) <= SHORT_REASON else short[: SHORT_REASON - 1] + "…"
+        return f"refused: {wish}" + (f" ({short})" if short else "")
     return f"advice: {wish} {outcome or 'OPEN'}" + ("" if outcome == "CONVERGED" else f" {reason}")
 
 

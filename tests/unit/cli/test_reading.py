@@ -27,7 +27,26 @@ def status(disposition: str, reason: str) -> dict[str, str]:
     ("reported", "note"),
     [
         (status("CONVERGED", "DESIRED_STATE_OBSERVED"), "advice: RESTARTED CONVERGED"),
-        (status("ABANDONED", "NOT_PERMITTED"), "would have: RESTARTED"),
+        (
+            status("ABANDONED", "NOT_PERMITTED")
+            | {"detail": "gate deployment_mode was closed: deployment mode is monitor"},
+            "would have: RESTARTED (deployment_mode)",
+        ),
+        (
+            status("ABANDONED", "NOT_PERMITTED")
+            | {"detail": "gate job_opt_in has closed: the job's opt-in is observe"},
+            "would have: RESTARTED (job_opt_in)",
+        ),
+        (
+            status("ABANDONED", "NOT_PERMITTED")
+            | {"detail": "gate requeueable: the job was submitted with --no-requeue"},
+            "refused: RESTARTED (requeueable: the job was submitted with --no-requeue)",
+        ),
+        (
+            status("ABANDONED", "NOT_PERMITTED") | {"detail": "x" * 200},
+            f"refused: RESTARTED ({'x' * 89}…)",
+        ),
+        (status("ABANDONED", "NOT_PERMITTED"), "refused: RESTARTED"),
         (status("PENDING", "OPERATOR_HOLD"), "advice: RESTARTED PENDING OPERATOR_HOLD"),
         (None, "advice: RESTARTED OPEN"),
     ],
