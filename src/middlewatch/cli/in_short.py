@@ -38,6 +38,7 @@ TO_DO_AFTER_REFRAINING = {
     "application_failure": "its owner mends the program, then submits it again",
     "budget_spent": "find the cause first; then " + BY_HAND,
     "not_restartable_state": BY_HAND,
+    "held_after_broken_start": "look why it could not start (sinfo -R; slurmd's log). " + LET_GO,
     "parents_not_done": "nothing; it is let go when they are done",
     "parent_unknown": "nothing yet; it is asked again. " + LET_GO,
     "parent_failed": "run its parent again, or cancel it. " + LET_GO,

@@ -217,6 +217,15 @@ def _after_its_end(inputs: DecisionInputs, end: AttemptEnd) -> Outcome:
             if end.state is JobState.FAILED:
                 why = "The scheduler could not start it."
                 return _ended(inputs, DecisionBasis.ATTEMPT_ENDED_IN_FAILURE, why)
+            if end.state is JobState.CANCELLED:
+                # So `superseded` calls a start whose successor Slurm holds for its prolog. Each such
+                # start takes a node out of service, and the job itself may be why.
+                return Refrain(
+                    RefrainBasis.HELD_AFTER_BROKEN_START,
+                    "The scheduler could not start it, requeued it and holds it. Where the job itself "
+                    "breaks its starts, each one costs a node: a person lets it go (scontrol release "
+                    f"{inputs.attempt.job_id}) once the cause is mended.",
+                )
             return Refrain(
                 RefrainBasis.NOT_RESTARTABLE_STATE,
                 f"The scheduler could not start it and left it {end.state.value}: "

@@ -82,6 +82,7 @@ class RefrainBasis(StrEnum):
     TIME_LIMIT = "time_limit"
     DEADLINE = "deadline"
     NOT_RESTARTABLE_STATE = "not_restartable_state"
+    HELD_AFTER_BROKEN_START = "held_after_broken_start"
     END_UNKNOWN = "end_unknown"
     NOT_REQUEUEABLE = "not_requeueable"
     SUCCEEDED_BY_DEPENDENT = "succeeded_by_dependent"

@@ -14,7 +14,7 @@ from middlewatch.model.optin import JobMode
 from middlewatch.model.policy import Policy
 from middlewatch.model.scheduler import JobState
 from middlewatch.model.signal import Domain, SignalKind
-from middlewatch.remediation import RefrainBasis, Successor, decide
+from middlewatch.remediation import Refrain, RefrainBasis, Successor, decide
 from tests.unit.attribution.made import CLUSTER, ecc, end_signal, ended, exception, signal
 from tests.unit.remediation.made import advised, gates, ground, inputs, refrained
 
@@ -71,6 +71,16 @@ def test_a_plain_failure_needs_no_further_state() -> None:
 def test_a_start_that_the_scheduler_left_in_another_state_is_its_own_to_repeat() -> None:
     target = ended(EndedBy.LAUNCH, state=JobState.BOOT_FAIL)
     assert ground(inputs(target, end_signal(30))) is RefrainBasis.NOT_RESTARTABLE_STATE
+
+
+def test_a_job_that_the_scheduler_holds_after_a_broken_start_is_for_a_person_who_is_told_how() -> (
+    None
+):
+    target = ended(EndedBy.LAUNCH, state=JobState.CANCELLED)
+    outcome = decide(inputs(target, end_signal(30), successor=PENDING))
+    assert refrained(outcome) is RefrainBasis.HELD_AFTER_BROKEN_START
+    assert isinstance(outcome, Refrain)
+    assert f"scontrol release {target.job_id}" in outcome.explanation
 
 
 @pytest.mark.parametrize("kind", ["afterany", "afternotok", "singleton"])

@@ -56,6 +56,7 @@ _NEED_A_PERSON = frozenset(
         RefrainBasis.SLOW_WITHOUT_NODE,
         RefrainBasis.NUMBERS_ALONE,
         RefrainBasis.NOT_RESTARTABLE_STATE,
+        RefrainBasis.HELD_AFTER_BROKEN_START,
     }
 )
 _NOT_WORTH_A_RECORD = WAITING | {RefrainBasis.DECIDED_ALREADY}
