@@ -31,12 +31,22 @@ class Command:
 
     @property
     def effective(self) -> bool:
-        """Whether it was carried out, as far as the job shows it, or as slurmctld said."""
+        """Whether it was carried out: slurmctld said so, or the job shows what only it would change."""
+        before, after = self.before, self.after
         if self.exit_code == 0:
             return True
-        if self.after is None or not self.after.known or not self.before.known:
+        if after is None or not after.known or not before.known:
             return False
-        return _shown(self.before) != _shown(self.after)
+        match self.verb:
+            case "requeue" | "requeuehold":
+                return after.restarts > before.restarts
+            case "cancel":
+                return before.state not in GOING and after.state in GOING
+            case "release":
+                return before.priority == 0 < after.priority
+            case _:
+                same = before.submitted == after.submitted
+                return same and _set_by_update(before) != _set_by_update(after)
 
     @property
     def requeues(self) -> bool:
@@ -47,8 +57,11 @@ class Command:
         return self.effective and (self.verb == "release" or "StartTime=now" in self.words)
 
 
-def _shown(row: Row) -> tuple[object, ...]:
-    return (row.state, row.restarts, row.priority > 0, row.requeue, row.excluded, row.eligible)
+GOING = ("CANCELLED", "COMPLETING")
+
+
+def _set_by_update(row: Row) -> tuple[object, ...]:
+    return (row.requeue, row.excluded, row.eligible)
 
 
 @dataclass(frozen=True, slots=True)

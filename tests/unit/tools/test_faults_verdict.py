@@ -249,6 +249,30 @@ def test_a_job_that_was_cancelled_in_the_window_and_stays_so_is_no_finding() -> 
     assert judged(made) == ()
 
 
+@pytest.mark.parametrize(
+    ("argv", "before", "after", "effective"),
+    [
+        # Refused, as the job shows: it was on its way already.
+        ("scontrol requeue 7", replace(WAITS, state="COMPLETING"), WAITS, False),
+        ("scontrol requeue 7", FAILED, WAITS, True),
+        ("scontrol requeuehold 7", FAILED, FAILED, False),
+        ("scontrol update jobid=7", WAITS, FREE, True),
+        ("scontrol update jobid=7", replace(WAITS, submitted=90.0), FREE, False),
+        ("scontrol release 7", HELD, WAITS, True),
+        ("scontrol release 7", WAITS, WAITS, False),
+        ("scancel 7", WAITS, replace(WAITS, state="CANCELLED"), True),
+        ("scancel 7", DONE, DONE, False),
+    ],
+)
+def test_a_command_without_a_good_answer_is_judged_by_what_only_it_changes(
+    argv: str, before: Row, after: Row, effective: bool
+) -> None:
+    made = Command(tuple(argv.split()), 103.0, 1, before, after)
+    assert made.effective is effective
+    assert replace(made, exit_code=0).effective
+    assert not replace(made, before=Row(known=False)).effective
+
+
 def test_a_begin_time_that_somebody_elses_requeue_set_is_not_ours() -> None:
     theirs = act("operator requeues", 103.0, before=FAILED, after=WAITS)
     made = seen(acts=[theirs], commands=(UPDATE,), outcomes=outcome(replace(WAITS, at=106.0)))
