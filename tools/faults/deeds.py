@@ -73,7 +73,8 @@ def _daemon(name: str, sig: int) -> How:
 
 
 def _start_daemon(run: Run, name: str) -> None:
-    run.cluster.start_daemon(name)
+    # When it serves is part of what is played: another daemon that it needs may be away.
+    run.cluster.start_daemon(name, wait=False)
 
 
 def _hang(name: str) -> How:

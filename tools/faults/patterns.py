@@ -148,7 +148,7 @@ PATTERNS: tuple[Pattern, ...] = (
     _STORMY.hang(("after requeue", "munged stopped", ALL)),
     _STORMY.node(("time running", "node killed")),
     _STORMY.node(("time running", "node killed"), ("seen successor", ALL)),
-    _STORMY.node(("time running", "node set down"), ("time start", ALL)),
+    _STORMY.node(("time running", "node set down"), ("seen successor", ALL)),
     # More of the above.
     _USUAL.crash(("seen successor", "operator excludes"), ("after update", ALL)),
     _USUAL.hang(("before requeue", "operator holds")),
