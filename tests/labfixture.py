@@ -126,5 +126,6 @@ def take_down_what_killed_sessions_left() -> None:
     for folder in FOLDERS.glob("middlewatch-lab-test-*"):
         pid = folder.name.removeprefix("middlewatch-lab-test-").split("-")[0]
         if pid.isdigit() and not Path(f"/proc/{pid}").exists():
-            with contextlib.suppress(NoLab):
+            # Another session that begins now may be at the same folder.
+            with contextlib.suppress(NoLab, FileNotFoundError):
                 Cluster(folder).down()
