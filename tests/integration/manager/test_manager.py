@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from middlewatch.model import rollback
 from middlewatch.model.advice import DecisionBasis, DesiredState, Disposition, Reason
 from middlewatch.model.answer import Answer
 from middlewatch.model.attempt import EndedBy
@@ -19,6 +20,7 @@ from middlewatch.model.issue import IssueState
 from middlewatch.model.milestone import MilestoneKind, Operation
 from middlewatch.model.optin import JobMode, OptIn
 from middlewatch.model.policy import Policy
+from middlewatch.model.rollback import Rollback
 from middlewatch.model.scheduler import AccountingRecord, JobState, PartitionView
 from middlewatch.model.signal import Progress, SignalKind
 from middlewatch.ports.errors import Unreachable, Unreadable
@@ -584,3 +586,20 @@ def test_a_flood_of_attempts_is_worked_off_in_turns(world: World) -> None:
     second = world.tick(31)
     assert not second.again
     assert len(first.advised) + len(second.advised) == len(targets)
+
+
+def test_what_is_decided_while_the_deployment_is_rolled_back_stays_not_permitted(
+    world: World,
+) -> None:
+    rolled = Rollback(at(0), "oncall", "wrong restarts")
+    world.store.put_notes(((rollback.NOTE, rollback.as_text(rolled)),))
+    world.put(FAILED, *CRASH)
+    world.tick(31)
+    closed = world.advice(FAILED).gates.first_closed()
+    assert closed is not None
+    assert closed.name is GateName.DEPLOYMENT_MODE
+    assert "by oncall" in closed.detail
+    assert "wrong restarts" in closed.detail
+    world.store.put_notes(((rollback.NOTE, ""),))
+    world.tick(40)
+    assert not world.advice(FAILED).gates.open

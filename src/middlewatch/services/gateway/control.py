@@ -86,7 +86,9 @@ class _Control:
             case control.NAME:
                 answer = self._name(cluster, _read(request, control.NameSeen))
             case _:
-                raise invalid(f"call is {request.call[:40]!r}; give lease, resign, work, change or name")
+                raise invalid(
+                    f"call is {request.call[:40]!r}; give lease, resign, work, change or name"
+                )
         return wire.ControlResponse(body=control.encode(answer), version=__version__)
 
     def _lease(self, cluster: ClusterId, asked: control.LeaseAsked) -> control.LeaseGiven:
