@@ -35,9 +35,7 @@ class ControllerStore(Protocol):
     beside us, or a gateway that keeps it for us."""
 
     def apply(self, change: Change) -> Applied: ...
-    def acquire_lease(
-        self, name: str, holder: str, ttl_s: float, now: datetime
-    ) -> Lease | None:
+    def acquire_lease(self, name: str, holder: str, ttl_s: float, now: datetime) -> Lease | None:
         """As the store's, with the times of the answer by the caller's own clock."""
 
     def release_lease(self, lease: Lease) -> None: ...

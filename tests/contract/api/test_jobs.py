@@ -4,8 +4,8 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from middlewatch.model.attempt import EndedBy
 
+from middlewatch.model.attempt import EndedBy
 from middlewatch.model.change import Change
 from middlewatch.model.dependency import Condition, Dependency
 from middlewatch.model.optin import JobMode, OptIn
