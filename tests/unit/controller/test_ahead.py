@@ -55,7 +55,6 @@ class ScriptedHand:
     """Steps by job; each handling of a job takes ``cost_s``. Looks are fresh for a second."""
 
     steps: dict[str, Step]
-    begun: frozenset[str] = frozenset()
     cost_s: float = 0.01
     now_s: float = 0.0
     handled: list[tuple[str, bool]] = field(default_factory=list)
@@ -79,7 +78,7 @@ class ScriptedHand:
         lightly: bool = False,
     ) -> Any:
         if lightly and isinstance(self.steps[advice.job_id], Need | Act):
-            return Began((1,) if advice.job_id in self.begun else ())
+            return Began((1,))
         if isinstance(look, Known):
             assert advice.job_id in look.value.cluster_name.split(","), "not in this look"
         self.now_s += self.cost_s
@@ -101,6 +100,9 @@ class ScriptedHand:
 
     def new_work(self, step: Step) -> bool:
         return isinstance(step, Act) and step.action.kind is ActionKind.REQUEUE
+
+    def acted(self, advice: Advice) -> bool:
+        return isinstance(self.steps[advice.job_id], Act)
 
     def seconds(self) -> float:
         return self.now_s
@@ -163,16 +165,35 @@ def test_who_only_waits_is_passed_over_first_and_asked_about_by_nobody() -> None
     hand = ScriptedHand({**steps, "100": requeue(100)})
     assert play(hand).asked == []
     assert jobs(hand) == list(range(1, 101))
-    assert [light for _, light in hand.handled] == [True] * 99 + [False]
+    assert hand.waiting == 0
 
 
 def test_what_was_begun_comes_before_what_is_new() -> None:
-    hand = ScriptedHand(
-        {str(n): requeue(n) if n < 4 else update(n) for n in range(1, 7)},
-        begun=frozenset({"4", "5", "6"}),
-    )
-    play(hand)
+    pace = Pace()
+    first = ScriptedHand({str(n): update(n) for n in (4, 5, 6)})
+    play(first, pace)
+    hand = ScriptedHand({str(n): requeue(n) if n < 4 else update(n) for n in range(1, 7)})
+    play(hand, pace)
     assert jobs(hand) == [4, 5, 6, 1, 2, 3]
+
+
+def test_of_what_was_begun_only_those_who_need_something_are_put_in_groups() -> None:
+    pace = Pace()
+    play(ScriptedHand({str(n): requeue(n) for n in range(1, 40)}), pace)
+    hand = ScriptedHand({str(n): Wait("for its second") for n in range(1, 40)})
+    play(hand, pace)
+    assert hand.looks == []
+    assert all(light for _, light in hand.handled)
+
+
+def test_whoever_had_to_wait_is_first_in_the_next_round() -> None:
+    pace = Pace()
+    steps: dict[str, Step] = {str(n): Wait("for a person") for n in range(1, 301)}
+    first = ScriptedHand(steps, cost_s=0.1)
+    play(first, pace)
+    second = ScriptedHand(steps, cost_s=0.1)
+    play(second, pace)
+    assert jobs(second)[0] == jobs(first)[-1] + 1
 
 
 def test_a_group_is_asked_about_with_one_question_and_each_gets_its_own_answer() -> None:

@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 AIM_S = 0.7
 """So long one group is to take: what its look shows is then still younger than a second."""
-FEWEST, MOST = 4, 48
+FEWEST, MOST = 8, 48
 ROUND_S = 5.0
 """So long new groups are begun in one round: one that outlasted its lease would be worth nothing."""
 FEW = 2
@@ -62,6 +62,9 @@ class Hand(Protocol):
     def new_work(self, step: Step) -> bool:
         """Whether the job's own opt-in is read before that step, though it does not ask for it."""
 
+    def acted(self, advice: Advice) -> bool:
+        """Whether the last `handle` sent a command for it."""
+
     def seconds(self) -> float:
         """Of a clock that only runs forward."""
 
@@ -78,23 +81,23 @@ def work_on(
     recall: Recall,
     pace: Pace,
 ) -> None:
-    """One round over all of them, which ``look`` shows: first whatever only waits, or is done, then
-    in groups those that need something, what was begun before what is new."""
+    """One round over all of them, which ``look`` shows: what is under way first, those of it that only
+    wait or are done without a group; then, in groups, what is new."""
     if len(active) <= FEW:
         for advice in active:
             hand.handle(advice, look)
         return
-    begun: dict[AttemptId, bool] = {}
-    for advice in active:
-        work = hand.handle(advice, look, recall=recall, lightly=True)
-        if work is not None:
-            begun[advice.attempt_id] = bool(work.actions)
-    busy = [advice for advice in active if advice.attempt_id in begun]
-    busy.sort(key=lambda advice: not begun[advice.attempt_id])
     began = hand.seconds()
     until = began + ROUND_S
+    # Which of them are under way is remembered, not read: hundreds that are to begin cost nothing yet.
+    pace.begun &= {advice.attempt_id for advice in active}
+    under_way = [advice for advice in active if advice.attempt_id in pace.begun]
+    busy = [a for a in under_way if hand.handle(a, look, recall=recall, lightly=True) is not None]
+    busy += pace.in_turn([advice for advice in active if advice.attempt_id not in pace.begun])
+    began = hand.seconds()
     while busy:
         if began > until:
+            pace.next = busy[0].attempt_id
             hand.put_off(len(busy))
             return
         some, busy = busy[: pace.together], busy[pace.together :]
@@ -103,16 +106,27 @@ def work_on(
         asked = asked_ahead(scheduler, some, shown, hand, recall)
         for advice in some:
             hand.handle(advice, shown, asked=asked[advice.attempt_id], recall=recall)
+            if hand.acted(advice):
+                pace.begun.add(advice.attempt_id)
         ended = hand.seconds()
         pace.took(len(some), ended - began)
         began = ended
 
 
 class Pace:
-    """How many advices make a group, by how long those before them took."""
+    """How many advices make a group, by how long those before them took; and whose turn it is."""
 
     def __init__(self) -> None:
         self.together = 24
+        self.begun: set[AttemptId] = set()
+        """For whom a command was sent; a new process does not know, and only their order suffers."""
+        self.next: AttemptId | None = None
+        """The first for whom the last round had no time."""
+
+    def in_turn(self, waiting: list[Advice]) -> list[Advice]:
+        """The same, beginning with whoever had to wait."""
+        first = next((i for i, a in enumerate(waiting) if a.attempt_id == self.next), 0)
+        return waiting[first:] + waiting[:first]
 
     def took(self, count: int, seconds: float) -> None:
         """A group of ``count`` has taken so long."""

@@ -465,7 +465,7 @@ class Controller:
                 ),
             )
         )
-        tick.actions += 1
+        tick.actions, tick.sent = tick.actions + 1, advice.attempt_id
         tick.again = True
 
     def _too_late(self, situation: Situation, action: Action, tick: Round) -> str:
@@ -553,6 +553,7 @@ class _Hand:
         lightly: bool = False,
     ) -> Situation | None:
         tick = self.tick
+        tick.sent = ""
         try:
             return self.controller.handle(
                 advice, look, tick, asked=asked, recall=recall, lightly=lightly
@@ -580,6 +581,9 @@ class _Hand:
 
     def new_work(self, step: Step) -> bool:
         return isinstance(step, Act) and step.action.kind in NEW_WORK
+
+    def acted(self, advice: Advice) -> bool:
+        return self.tick.sent == advice.attempt_id
 
     def seconds(self) -> float:
         return self.controller.clock.monotonic()

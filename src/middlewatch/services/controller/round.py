@@ -43,6 +43,8 @@ class Round:
     """What the journal says may stand, by job and restart count."""
     partitions: Answer[tuple[PartitionView, ...]] | None = None
     """As they were when the first advice of the tick needed them."""
+    sent: str = ""
+    """The attempt for which the last command of the tick was sent."""
     actions: int = 0
     outcomes: int = 0
     standing: int = 0
