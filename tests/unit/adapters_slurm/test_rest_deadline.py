@@ -1,4 +1,4 @@
-"""slurmrestd answers in drops: its client gives up at the deadline all the same."""
+"""slurmrestd answers in drops, or is hard to reach: its client gives up at the deadline all the same."""
 
 from __future__ import annotations
 
@@ -6,11 +6,16 @@ import socket
 import threading
 import time
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from middlewatch.adapters.clock.system import SystemClock
+from middlewatch.adapters.slurm import restcall
 from middlewatch.adapters.slurm.rest import RestScheduler, RestTarget
 from middlewatch.model.action import Action, ActionKind, Answered
 from middlewatch.model.identity import ClusterId
+from middlewatch.ports.errors import Unreachable
 
 
 class Dripping:
@@ -51,3 +56,33 @@ def test_a_command_ends_at_its_deadline_although_bytes_keep_coming(tmp_path: Pat
         assert server.given_up.wait(60.0)
     finally:
         server.close()
+
+
+def test_nothing_is_sent_where_connecting_outlasted_the_deadline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("t")
+    listening = socket.create_server(("127.0.0.1", 0))
+    target = RestTarget(f"http://127.0.0.1:{listening.getsockname()[1]}", "root", str(token), "x")
+    cut_off = threading.Event()
+    cut, connect = restcall._cut, socket.create_connection
+
+    def cutting(*given: Any) -> None:
+        cut(*given)
+        cut_off.set()
+
+    def slowly(*where: Any, **how: Any) -> socket.socket:
+        """As where the first of two addresses takes every packet and answers none."""
+        assert cut_off.wait(60.0)
+        return connect(*where, **how)
+
+    monkeypatch.setattr(restcall, "_cut", cutting)
+    monkeypatch.setattr(socket, "create_connection", slowly)
+    with listening:
+        with pytest.raises(Unreachable, match="nothing was sent"):
+            restcall.send(target, "POST", "/slurm/v0.0.45/jobs/requeue", {"jobs": ["7"]}, 0.1)
+        served, _ = listening.accept()
+        with served:
+            served.settimeout(60.0)
+            assert served.recv(1 << 16) == b""

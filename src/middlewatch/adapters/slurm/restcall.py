@@ -66,8 +66,8 @@ class Answer:
 def send(
     target: RestTarget, verb: str, path: str, body: Mapping[str, Any] | None, deadline_s: float
 ) -> Answer:
-    """Send it over a connection of its own. Raises `Unreachable` (it may have happened) and
-    `Unreadable`."""
+    """Send it over a connection of its own; nothing is sent any more once the deadline has passed.
+    Raises `Unreachable` (it may have happened) and `Unreadable`."""
     try:
         token = Path(target.token_file).read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
@@ -75,13 +75,19 @@ def send(
     headers = {"X-SLURM-USER-NAME": target.user, "X-SLURM-USER-TOKEN": token}
     connection = _connection(target.url, deadline_s)
     # A time-out bounds each wait; an answer that comes in drops has many of them.
-    cut = threading.Timer(deadline_s, _cut, (connection,))
+    over = threading.Event()
+    cut = threading.Timer(deadline_s, _cut, (connection, over))
     cut.daemon = True
     cut.start()
     try:
         sent = None if body is None else json.dumps(body)
         if sent is not None:
             headers["Content-Type"] = "application/json"
+        connection.connect()
+        if over.is_set():
+            # A name with several addresses is tried at each of them for as long; until there is a
+            # socket, nobody can be cut off from it.
+            raise TimeoutError("connecting took the whole of the deadline, nothing was sent")
         connection.request(verb, path, sent, headers)
         response = connection.getresponse()
         answer = json.loads(response.read(_LARGEST))
@@ -108,8 +114,9 @@ class _UnixConnection(http.client.HTTPConnection):
         self.sock.connect(self._path)
 
 
-def _cut(connection: http.client.HTTPConnection) -> None:
-    """End a connection that another thread waits on."""
+def _cut(connection: http.client.HTTPConnection, over: threading.Event) -> None:
+    """Say that time is over, and end a connection that another thread waits on."""
+    over.set()
     if connection.sock is not None:
         with contextlib.suppress(OSError):
             connection.sock.shutdown(socket.SHUT_RDWR)
