@@ -39,7 +39,7 @@ def add(session: Session, *, name: str, scopes: tuple[str, ...], file: str | Non
     \b
     Examples:
       mw token add dashboard --scope read
-      mw token add controller-2 --scope read --scope controller --file /etc/mw/token
+      mw token add controller-2 --scope controller --file /etc/mw/token
     """
     if not name.strip() or len(name) > 64 or not name.isprintable():
         raise click.UsageError("NAME has 1 to 64 printable characters")
