@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from middlewatch.model.action import Answered
 from middlewatch.model.change import Change, Lease
 from middlewatch.ports.errors import Conflict, Refused
 from middlewatch.ports.store import Store, TokenRecord
-from tests.contract.store.records import at, attempt, attempt_id, event
+from tests.contract.store.records import action, advice, at, attempt, attempt_id, event
 
 
 def taken(store: Store, holder: str, when: float, ttl_s: float = 10) -> Lease:
@@ -162,3 +163,18 @@ def test_notes_are_kept_by_name_and_replaced(store: Store) -> None:
 
 def test_sound_store_is_healthy(store: Store) -> None:
     assert store.healthy()
+
+
+def test_command_for_a_generation_that_has_passed_is_not_announced(store: Store) -> None:
+    store.apply(Change(advice=(advice(1),)))
+    lease = taken(store, "a", 0)
+    store.apply(Change(lease=lease, now=at(1), actions=(action(1),)))
+    store.apply(Change(advice=(advice(1, version=1, generation=2, exclusions=("n2",)),)))
+    with pytest.raises(Conflict, match="generation 1 of advice that is at generation 2"):
+        store.apply(Change(lease=lease, now=at(2), actions=(action(2),)))
+    assert [record.id for record in store.actions(attempt_id(1))] == [action(1).id]
+    store.apply(Change(lease=lease, now=at(2), actions=(action(2, generation=2),)))
+    # What became of the one that was sent before is a fact.
+    done = replace(action(1), answered=Answered.DONE, ended_at=at(3))
+    store.apply(Change(actions=(done,)))
+    assert store.actions(attempt_id(1))[0].answered is Answered.DONE

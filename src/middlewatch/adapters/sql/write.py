@@ -67,6 +67,8 @@ def write(connection: Connection, change: Change) -> Applied:
     for advice in change.advice:
         _write_advice(connection, advice)
     for action in change.actions:
+        if change.lease is not None:
+            _check_generation(connection, action)
         _write_action(connection, action)
     for milestone in change.milestones:
         _write_milestone(connection, milestone)
@@ -243,6 +245,18 @@ def _check_follows(before: Advice, after: Advice) -> None:
         raise Refused(
             f"advice for {before.attempt_id}: generation {after.generation} does not follow "
             f"{before.generation}"
+        )
+
+
+def _check_generation(connection: Connection, action: ActionRecord) -> None:
+    """A command that is about to be sent serves the present generation, or is not sent. (What a
+    command came to is written without a lease, whatever was decided meanwhile.)"""
+    query = select(t.advice.c.generation).where(t.advice.c.attempt_id == action.attempt_id)
+    present = connection.execute(query).scalar()
+    if present is not None and present != action.generation:
+        raise Conflict(
+            f"action {action.id} serves generation {action.generation} of advice that is at "
+            f"generation {present}: decide again"
         )
 
 
