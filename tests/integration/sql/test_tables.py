@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import URL, create_engine, text
 from sqlalchemy.dialects import mysql, postgresql
+from sqlalchemy.event import listen
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from middlewatch.adapters.sql import upgrade
@@ -18,6 +20,7 @@ from middlewatch.adapters.sql.schema import metadata
 from middlewatch.adapters.sql.store import open_store
 from middlewatch.model.change import Change
 from middlewatch.ports.errors import Unreadable
+from middlewatch.ports.store import AttemptFilter
 from tests.contract.store.records import PROD, advice, attempt, event
 
 
@@ -148,3 +151,20 @@ def test_what_is_asked_at_every_tick_reads_an_index_and_sorts_nothing(
     told = plan(tmp_path / "state.db", query)
     assert index in told
     assert "TEMP B-TREE" not in told
+
+
+def test_what_ended_lately_is_found_by_its_end_and_not_among_all_that_ever_ended(
+    tmp_path: Path,
+) -> None:
+    store = open_store(tmp_path / "state.db")
+    asked: list[str] = []
+    with store.database.read() as connection:
+        engine = connection.engine
+    listen(engine, "before_cursor_execute", lambda _c, _u, told, *_: asked.append(told))
+    where = AttemptFilter(cluster=PROD, final=True, ended_from=datetime(2026, 1, 1, tzinfo=UTC))
+    assert store.attempts(where, 0, 250) == ()
+    store.close()
+    query = next(one for one in asked if "FROM attempts" in one)
+    assert "SEARCH attempts USING INDEX ix_attempts_ended" in plan(
+        tmp_path / "state.db", query.replace("?", "1")
+    )

@@ -9,7 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence as Seq
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Select, Table, case, false, func, select, true
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Select,
+    Table,
+    case,
+    false,
+    func,
+    select,
+    true,
+    type_coerce,
+)
 
 from middlewatch.adapters.sql import schema as t
 from middlewatch.adapters.sql.codec import broken, decode, micros, moment_of
@@ -117,7 +129,10 @@ def attempts(
         parts.append(c.workflow_id.in_(where.workflow_ids))
     if where.states:
         parts.append(c.state.in_(where.states))
-    if where.final is not None:
+    lately = where.final is True and where.ended_from is not None
+    if lately:
+        parts.append(type_coerce(c.final, BigInteger) + 0 == 1)
+    elif where.final is not None:
         parts.append(c.final == (true() if where.final else false()))
     if where.reconciliation_eligible:
         parts.append(c.eligible == true())
@@ -125,7 +140,12 @@ def attempts(
         parts.append(c.ended_us >= micros(where.ended_from))
     if where.ended_to is not None:
         parts.append(c.ended_us <= micros(where.ended_to))
-    query = _bodies(t.attempts, *parts).order_by(c.first_seen_us, c.number)
+    seen: ColumnElement[Any] = c.first_seen_us
+    if lately:
+        # All that ever ended lie in the order in which they were seen: what ended lately is found
+        # by its end, and an index that serves filter and order at once would be preferred to that.
+        seen = c.first_seen_us + 0
+    query = _bodies(t.attempts, *parts).order_by(seen, c.number)
     return many(connection, query.offset(offset).limit(limit), t.attempts, Attempt)
 
 
