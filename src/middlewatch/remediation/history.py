@@ -32,15 +32,15 @@ def earlier_attempts(attempts: Sequence[Attempt], target: Attempt) -> tuple[Atte
             continue
         if attempt.submitted_at >= target.submitted_at:
             break
-        if line and not _follows(line[-1], attempt):
+        if line and not follows(line[-1], attempt):
             line = []
         line.append(attempt)
-    if line and not _follows(line[-1], target):
+    if line and not follows(line[-1], target):
         return ()
     return tuple(line)
 
 
-def _follows(earlier: Attempt, later: Attempt) -> bool:
+def follows(earlier: Attempt, later: Attempt) -> bool:
     """Whether the later of two attempts under one number can be the same job's."""
     grows = later.attempt_index > earlier.attempt_index and not later.numbered_again
     return grows and same_owner(earlier.uid, later.uid)
@@ -57,7 +57,7 @@ def successor_of(attempts: Sequence[Attempt], target: Attempt) -> Successor | No
         and not (a.vanished or a.told)
     ]
     following = min(later, key=lambda a: a.submitted_at, default=None)
-    if following is None or not _follows(target, following):
+    if following is None or not follows(target, following):
         return None
     return Successor(following.attempt_index, following.state)
 
@@ -71,7 +71,7 @@ def successor_lost(attempts: Sequence[Attempt], target: Attempt) -> bool:
         a.vanished
         and a.cluster == target.cluster
         and a.submitted_at > target.submitted_at
-        and _follows(target, a)
+        and follows(target, a)
         for a in attempts
     )
 

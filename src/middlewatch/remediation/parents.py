@@ -18,12 +18,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from middlewatch.model.advice import Advice
+from middlewatch.model.advice import Advice, DesiredState, Disposition
 from middlewatch.model.attempt import Attempt, AttemptEnd, EndedBy
 from middlewatch.model.dependency import Condition, Dependency
 from middlewatch.model.optin import JobMode
 from middlewatch.model.policy import Policy
 from middlewatch.model.scheduler import ENDED, JobState
+from middlewatch.remediation.history import follows
 from middlewatch.remediation.outcome import WAITING
 
 READ_WITHIN = timedelta(minutes=10)
@@ -72,6 +73,8 @@ class ParentFacts:
     state: JobState | None = None
     requeued: bool = False
     cycle: tuple[str, ...] = ()
+    successor_lost: bool = False
+    """Whether a scheduler that came back from an older state has undone the restart of it."""
 
 
 class Standing(StrEnum):
@@ -104,7 +107,7 @@ def job_at(attempts: Sequence[Attempt], moment: datetime) -> tuple[Attempt, ...]
     """Of all attempts recorded under a number those of the job that had it at that moment, oldest
     first; empty where the first one of the number came later.
 
-    An index that does not grow begins another job. What vanished never became anything, and what
+    An index that does not grow begins another job, and so does another owner. What vanished never became anything, and what
     the API alone told of is hearsay.
     """
     lines = lines_of(attempts)
@@ -118,7 +121,7 @@ def lines_of(attempts: Sequence[Attempt]) -> tuple[tuple[Attempt, ...], ...]:
     for attempt in sorted(attempts, key=lambda a: a.submitted_at):
         if attempt.vanished or attempt.told:
             continue
-        if lines and attempt.attempt_index > lines[-1][-1].attempt_index:
+        if lines and follows(lines[-1][-1], attempt):
             lines[-1].append(attempt)
         else:
             lines.append([attempt])
@@ -201,6 +204,9 @@ def _watched(
     end = attempt.end
     if end is None:
         return Standing.WAITS, f"{named} is {_state(attempt)}"
+    if _restarted(parent, attempt):
+        # Whoever reports outcomes sees the successor before it has a record of its own.
+        return Standing.WAITS, f"{named} was restarted, and the next attempt has not been seen"
     if end.by is EndedBy.REQUEUE:
         return Standing.WAITS, f"{named} was requeued, and the next attempt has not been seen"
     if end.by is EndedBy.UNKNOWN or end.state not in ENDED:
@@ -210,6 +216,17 @@ def _watched(
         if open_:
             return Standing.WAITS, f"{named} ended {end.state.value}, and {open_}"
     return _ended(parent.dependency.condition, end.state, f"{named} ended {end.state.value}")
+
+
+def _restarted(parent: ParentFacts, attempt: Attempt) -> bool:
+    """Whether our restart of this very attempt has converged, and stands."""
+    return not parent.successor_lost and any(
+        advice.attempt_id == attempt.id
+        and advice.desired is DesiredState.RESTARTED
+        and advice.status is not None
+        and advice.status.disposition is Disposition.CONVERGED
+        for advice in parent.advice
+    )
 
 
 def _state(attempt: Attempt) -> str:

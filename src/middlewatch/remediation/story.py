@@ -10,6 +10,7 @@ from middlewatch.model.attempt import Attempt
 from middlewatch.model.identity import AttemptId
 from middlewatch.model.milestone import Milestone
 from middlewatch.model.signal import Progress
+from middlewatch.remediation.history import follows
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +33,14 @@ class AttemptStory:
 
 def line_from(attempts: Sequence[Attempt], target: AttemptId) -> tuple[Attempt, ...]:
     """The target and the attempts of its job after it, oldest first; empty where it is not among
-    ``attempts``. An index that does not grow belongs to another job under the same number."""
+    ``attempts``. An index that does not grow, or another owner, belongs to another job under the same
+    number."""
     line: list[Attempt] = []
     for attempt in sorted(attempts, key=lambda a: a.submitted_at):
         if attempt.id == target:
             line = [attempt]
         elif line and not attempt.vanished and not attempt.told:
-            if attempt.attempt_index <= line[-1].attempt_index:
+            if not follows(line[-1], attempt):
                 break
             line.append(attempt)
     return tuple(line)

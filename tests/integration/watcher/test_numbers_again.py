@@ -11,11 +11,13 @@ import pytest
 
 from middlewatch.model.answer import Answer, Unknown
 from middlewatch.model.attempt import EndedBy
+from middlewatch.model.change import Change
 from middlewatch.model.policy import Policy
 from middlewatch.model.scheduler import AccountingRecord, JobState
 from middlewatch.model.signal import SignalKind
 from middlewatch.remediation import earlier_attempts
 from middlewatch.services.watcher import WatcherSettings
+from middlewatch.services.watcher.roster import Roster
 from tests.integration.watcher.scripted import ScriptedScheduler
 from tests.integration.watcher.test_odd_schedulers import Here, here
 from tests.integration.watcher.world import made
@@ -134,3 +136,26 @@ def test_a_restarted_job_that_got_the_number_while_nobody_watched_is_told_by_acc
     assert later.numbered_again is told
     assert earlier.end is not None
     assert earlier_attempts((earlier, later), later) == (() if told else (earlier,))
+
+
+@pytest.mark.parametrize("uid", [None, 2001])
+def test_the_log_of_the_job_before_tells_nothing_of_the_steps_of_the_new_one(
+    here: Here, uid: int | None
+) -> None:
+    here.job()
+    here.tick()
+    again(here, restarts=1, **({} if uid is None else {"uid": uid}))
+    here.scheduler.records = {"7": (record_of_the_first(here),)}
+    for _ in range(3):
+        here.tick(10)
+    # As it is read back: the first job's record stands beside the other's.
+    if uid is None:
+        _, later = here.attempts()
+        told = replace(later, numbered_again=True)
+        here.store.apply(Change(attempts=(told,)))
+    roster = Roster(here.store, here.scheduler, WatcherSettings())
+    roster.load(here.scheduler.now)
+    first, second = roster.by_job()["7"]
+    assert second.attempt.attempt_index > first.attempt.attempt_index
+    assert roster.before(second) is None
+    assert roster.after(first) is second

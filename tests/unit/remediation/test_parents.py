@@ -222,3 +222,27 @@ def test_words_hold_as_long_as_the_facts_do() -> None:
     assert why(failed, 40) == why(failed, 41)
     later = at(600) + timedelta(days=1)
     assert judged(failed, CHILD, POLICY, at(600)) == judged(failed, CHILD, POLICY, later)
+
+
+@pytest.mark.parametrize("condition", [Condition.AFTERANY, Condition.AFTERNOTOK])
+def test_a_restart_that_converged_is_not_the_end_before_its_successor_has_a_record(
+    condition: Condition,
+) -> None:
+    failed = over(EndedBy.FAILURE)
+    converged = status(Disposition.CONVERGED, Reason.DESIRED_STATE_OBSERVED)
+    restarted = replace(advice(failed), status=converged)
+    seen = facts(failed, condition, advice=(restarted,))
+    assert standing(seen) is Standing.WAITS
+    assert "has not been seen" in why(seen)
+    assert standing(replace(seen, successor_lost=True)) is Standing.MET
+    of_another = replace(restarted, attempt_id=attempt(submitted_at=at(-900)).id)
+    assert standing(replace(seen, advice=(of_another,))) is Standing.MET
+
+
+def test_a_restarted_job_that_got_the_number_is_no_later_attempt_of_the_parent() -> None:
+    old = attempt(submitted_at=at(-900), uid=7)
+    new = attempt(attempt_index=1, submitted_at=at(50), uid=7, numbered_again=True)
+    another = attempt(attempt_index=1, submitted_at=at(50), uid=8)
+    for later in (new, another):
+        assert job_at([old, later], at(-500)) == (old,)
+        assert job_at([old, later], at(60)) == (later,)

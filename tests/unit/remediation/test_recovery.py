@@ -332,3 +332,12 @@ def test_line_goes_on_until_the_number_is_another_jobs() -> None:
     assert line_from((other, one, ghost, zero), zero.id) == (zero, one)
     assert line_from((other, one, zero), one.id) == (one,)
     assert line_from((zero,), one.id) == ()
+
+
+def test_a_restarted_job_that_got_the_number_makes_nothing_good() -> None:
+    broken = first()
+    later = {"attempt_index": 1, "submitted_at": at(3600)}
+    for other in (attempt(numbered_again=True, **later), attempt(uid=8, **later)):
+        zero = replace(broken.attempt, uid=7)
+        assert line_from((zero, other), zero.id) == (zero,)
+        assert line_from((zero, other), other.id) == (other,)

@@ -27,6 +27,7 @@ from middlewatch.model.scheduler import (
 from middlewatch.model.signal import SignalKind
 from middlewatch.ports.scheduler import Scheduler
 from middlewatch.ports.store import Store
+from middlewatch.remediation import successor_lost
 from middlewatch.remediation.parents import ParentFacts, Seen, job_at, lines_of
 from middlewatch.services.manager.gather import signals_of_attempt
 
@@ -78,6 +79,7 @@ class Parents:
             end_told=ended and self._end_told(newest),
             read_at=None if progress is None else progress.log_drained_at,
             cycle=cycle,
+            successor_lost=successor_lost(known, newest),
         )
 
     # -- a job that opted in ------------------------------------------------------------------

@@ -17,6 +17,7 @@ from middlewatch.model.attempt import (
     Dependent,
     Sighting,
     lives_again,
+    same_owner,
     seen_again,
     sighting,
     superseded,
@@ -117,7 +118,7 @@ class Roster:
     def before(self, kept: Kept) -> Kept | None:
         """The attempt of the same job before this one, if it is known and stands."""
         known = self._jobs.get(kept.attempt.job_id, ())
-        if len(known) < 2:
+        if len(known) < 2 or kept.attempt.numbered_again:
             return None
         earlier = [
             other
@@ -125,6 +126,7 @@ class Roster:
             if other.attempt.submitted_at < kept.attempt.submitted_at
             and not other.attempt.vanished
             and other.attempt.attempt_index < kept.attempt.attempt_index
+            and same_owner(other.attempt.uid, kept.attempt.uid)
         ]
         return earlier[-1] if earlier else None
 
