@@ -77,6 +77,12 @@ def test_every_link_and_anchor_leads_somewhere(page: Path) -> None:
     assert page == TEMPLATE or broken_links(page) == []
 
 
+def test_the_readme_leads_to_every_page() -> None:
+    linked = set(LINK.findall((ROOT / "README.md").read_text()))
+    pages = {f"docs/{page.name}" for page in PAGES if page.parent == ROOT / "docs"}
+    assert {page for page in pages if not any(one.startswith(page) for one in linked)} == set()
+
+
 def test_a_link_that_leads_nowhere_is_noticed(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("# A `b`, c\n[x](#a-b-c) [y](#a-b) [z](other.md)\n```\n[q](gone.md)\n```\n")
