@@ -37,7 +37,6 @@ SERVICES: tuple[ServiceDescriptor, ...] = (
 )
 
 QUERY_FIELDS_MAX = 1000
-_VERBS = ("get", "put", "post", "delete", "patch")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 _TRUE = frozenset({"true", "TRUE", "True", "1", "t", "T"})
 _FALSE = frozenset({"false", "FALSE", "False", "0", "f", "F"})

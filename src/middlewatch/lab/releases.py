@@ -4,7 +4,7 @@ Debian's other suites have the others. Each is unpacked once by debootstrap, whi
 signatures of what it fetches, from the address that apt on this machine uses for Debian; what a
 lab needs of it is kept outside the checkout. Whether a tree is whole is said by its name alone: it
 is built beside that name and moved there in one step, under a lock, so that a build that was
-killed is never taken for a finished one and two builders do not disturb each other.
+killed is never taken for a finished one and two builds do not disturb each other.
 """
 
 from __future__ import annotations

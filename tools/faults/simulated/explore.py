@@ -36,7 +36,6 @@ EXPECTED = tuple(
     )
 )
 """Everything that has to come to pass in a long run, with effect."""
-LINES_AT_MOST = 200
 
 
 @dataclass(frozen=True, slots=True)
