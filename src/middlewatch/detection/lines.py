@@ -193,6 +193,9 @@ class Lines:
             return
         if last is None or at is None or last <= state.resume_above:
             return
+        if state.resume_by is not None and state.counter.rank < min(state.resume_by, 0):
+            # A bar of the data or of the shards of a checkpoint, before training has begun.
+            return
         self.state = replace(state, resumed_step=last)
         self.resumed = self.resumed or (last, at)
 

@@ -175,7 +175,7 @@ def _first_epoch(state: DetectionState, epoch: int) -> int:
         return 0
     if state.counter.per_epoch is not None:
         return state.counter.first_epoch
-    return 1 if epoch == 1 and state.progress.loaded_step is None else 0
+    return 1 if epoch == 1 and state.progress.loaded_step is None else state.epochs_from
 
 
 def _zero_seen(state: DetectionState, hit: Hit, step: int) -> DetectionState:

@@ -162,6 +162,10 @@ class DetectionState:
     """The witnesses that were heard in the silence that lasts."""
     save_intervals: tuple[float, ...] = ()
     """Seconds between the last completed saves."""
+    resume_by: int | None = None
+    """How explicit the counter was that told of ``resume_above``; None where that is not known."""
+    epochs_from: int = 0
+    """What the attempt before called its first epoch: a training that goes on counts from there."""
     saved_in: str = ""
     """The directory in which its checkpoints are, as its save lines tell."""
 

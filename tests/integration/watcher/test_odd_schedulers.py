@@ -588,3 +588,35 @@ def test_step_beyond_the_first_fault_is_told_to_each_restart_that_had_not_come_s
         (milestone,) = here.store.milestones(name)
         told = (milestone.kind, milestone.step, milestone.past_step, milestone.source)
         assert told == (MilestoneKind.RESUMED, 26, 25, MilestoneSource.LOG)
+
+
+def epoch_line(epoch: int, step: int) -> bytes:
+    return (
+        f"2022-01-01 10:00:00,000 - mmdet - INFO - Epoch [{epoch}][{step}/100]\tlr: 1.000e-02, "
+        "eta: 1:00:00, time: 0.500, data_time: 0.010, memory: 4000, loss: 0.5000\n"
+    ).encode()
+
+
+def test_epochs_are_counted_from_where_the_attempt_before_began_them(here: Here) -> None:
+    here.job()
+    lines = [epoch_line(epoch, step) for epoch in range(1, 6) for step in (50, 100)]
+    here.log.write_bytes(b"".join(lines[:-1]) + CRASH)
+    here.tick()
+    here.end()
+    here.tick()
+    name = advised(here)
+    lost = here.store.progress(here.attempts()[0].id)
+    assert lost is not None
+    assert lost.last_step == 450
+    here.requeue()
+    here.tick(5)
+    here.start()
+    here.log.write_bytes(epoch_line(5, 10) + epoch_line(5, 50))
+    here.tick()
+    here.tick()
+    assert here.store.milestones(name) == ()
+    with here.log.open("ab") as log:
+        log.write(epoch_line(5, 60))
+    here.tick()
+    (milestone,) = here.store.milestones(name)
+    assert (milestone.step, milestone.past_step) == (460, 450)

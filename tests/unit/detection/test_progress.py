@@ -231,6 +231,36 @@ def test_first_attempt_has_nothing_to_resume_beyond() -> None:
     assert story.resumed == []
 
 
+def test_an_epoch_of_the_attempt_before_is_counted_from_the_same_first_epoch() -> None:
+    before = Story()
+    for epoch in range(1, 5):
+        before.look(epoch, hit(BAR, step=100, total=100, epoch=epoch))
+    before.look(5, hit(BAR, step=50, total=100, epoch=5))
+    lost = before.state.progress.last_step
+    assert (lost, before.state.counter.first_epoch) == (450, 1)
+    after = Story(resume_above=lost)
+    after.state = replace(after.state, epochs_from=before.state.counter.first_epoch)
+    after.look(1, hit(BAR, step=10, total=100, epoch=5))
+    after.look(2, hit(BAR, step=50, total=100, epoch=5))
+    assert after.resumed == []
+    after.look(3, hit(BAR, step=51, total=100, epoch=5))
+    assert after.resumed == [(451, at(3))]
+
+
+def test_a_loop_before_training_passes_no_step_that_a_better_counter_lost() -> None:
+    loop = replace(STEP, id="loop.of_anything")
+    story = Story(resume_above=25)
+    story.state = replace(story.state, resume_by=1)
+    story.look(1, hit(loop, step=1000), hit(loop, step=2000))
+    assert story.resumed == []
+    story.steps(21, 27, 2)
+    assert story.resumed == [(26, at(7))]
+    alike = Story(resume_above=25)
+    alike.state = replace(alike.state, resume_by=-2)
+    alike.look(1, hit(loop, step=26))
+    assert alike.resumed == [(26, at(1))]
+
+
 def test_state_of_a_long_job_stays_small() -> None:
     story = Story()
     story.steps(1, 300, 0)

@@ -312,7 +312,15 @@ class Reader:
         # What was lost before and not passed since is lost still.
         known = (furthest(earlier), earlier.resume_above)
         above = max((step for step in known if step is not None), default=None)
-        return state if above == state.resume_above else replace(state, resume_above=above)
+        by, epochs_from = earlier.resume_by, earlier.epochs_from
+        if furthest(earlier) is not None:
+            by = earlier.counter.rank if by is None else max(by, earlier.counter.rank)
+        if earlier.counter.per_epoch is not None:
+            epochs_from = earlier.counter.first_epoch
+        aim = (above, by, epochs_from)
+        if aim == (state.resume_above, state.resume_by, state.epochs_from):
+            return state
+        return replace(state, resume_above=above, resume_by=by, epochs_from=epochs_from)
 
     def _left(self, kept: Kept) -> bool:
         """Whether an earlier attempt needs its files no more."""
