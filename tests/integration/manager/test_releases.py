@@ -42,7 +42,8 @@ class SeesStrangers(ToldScheduler):
     no_accounting: bool = False
 
     def accounting(self, job_id: str) -> Answer[tuple[AccountingRecord, ...]]:
-        return Unknown("down", at(0)) if self.no_accounting else super().accounting(job_id)
+        told = super().accounting(job_id)
+        return Unknown("down", at(0)) if self.no_accounting else told
 
     def look(self, job_ids: Sequence[str]) -> Answer[Snapshot]:
         self.asked.append("look")
@@ -346,6 +347,31 @@ def test_whoever_does_not_answer_lets_nothing_go(world: World, what: str) -> Non
     tick(world, 60)
     assert released(world, target) is None
     assert grounds(world, target) == [AwaitBasis.PARENT_UNKNOWN.value]
+
+
+def test_accounting_that_does_not_answer_is_not_asked_about_each_parent(world: World) -> None:
+    strangers(world).no_accounting = True
+    waiting = [child(str(90 + n), job_id=str(60 + n), user="alice") for n in range(5)]
+    made = [declare(world, one) for one in waiting]
+    before = strangers(world).asked.count("accounting")
+    tick(world, 2)
+    assert strangers(world).asked.count("accounting") == before + 1
+    assert [grounds(world, one) for one in made] == [[AwaitBasis.PARENT_UNKNOWN.value]] * 5
+
+
+@pytest.mark.parametrize(
+    ("restarts", "done"), [(1, False), (0, True)], ids=["requeued", "another job"]
+)
+def test_a_parent_that_waits_behind_its_requeue_is_not_over(
+    world: World, restarts: int, done: bool
+) -> None:
+    """Nobody watches it, and accounting has no record of the attempt that waits."""
+    world.scheduler.records = (record("42", JobState.NODE_FAIL, -300),)
+    shown = view("42", JobState.PENDING, restarts=restarts, submitted_at=at(-5))
+    strangers(world).views_of["42"] = shown
+    target = declare(world, child("afterany:42", user="alice"))
+    tick(world, 70)
+    assert (released(world, target) is not None) is done
 
 
 def test_a_number_that_came_back_is_another_job(world: World) -> None:

@@ -33,6 +33,9 @@ from middlewatch.services.manager.gather import signals_of_attempt
 
 LOOKS_FOR = timedelta(seconds=5)
 RECORDS_FOR = timedelta(seconds=30)
+SILENT_FOR = timedelta(seconds=10)
+"""How long accounting that does not answer is left alone: each question may take its whole deadline,
+and every decision about other jobs waits behind it."""
 MOST_LOOKED_AT = 200
 """Jobs of one circle of declarations that are followed."""
 
@@ -51,6 +54,8 @@ class Parents:
         self._wanted: dict[str, datetime] = {}
         """Jobs that are not watched, with the time at which somebody last waited for them."""
         self._records: dict[str, tuple[Answer[tuple[AccountingRecord, ...]], datetime]] = {}
+        self._silent: tuple[Unknown, datetime] | None = None
+        """That accounting did not answer, and when it was asked."""
 
     def of(self, child: Attempt, asked: Asked, now: datetime) -> tuple[ParentFacts, ...]:
         """The facts about each declared dependency, in the order of the declaration."""
@@ -167,11 +172,14 @@ class Parents:
         kept = self._records.get(job_id)
         if kept is not None and now - kept[1] < RECORDS_FOR:
             return kept[0]
+        if self._silent is not None and now - self._silent[1] < SILENT_FOR:
+            return self._silent[0]
         for other, (_, when) in tuple(self._records.items()):
             if now - when > RECORDS_FOR * 2:
                 del self._records[other]
         answer = self._scheduler.accounting(job_id)
         self._records[job_id] = (answer, now)
+        self._silent = (answer, now) if isinstance(answer, Unknown) else None
         return answer
 
     # -- circles ------------------------------------------------------------------------------
@@ -236,12 +244,15 @@ def _recorded(
     if view is not None and view.submitted_at == last.submitted_at:
         return _shown(dependency, view)
     several = isinstance(records, Known) and records.value[-1].submitted_at > last.submitted_at
-    if several and last.state is not JobState.COMPLETED:
+    # A job that waits behind its requeue has no record yet: a restart count tells that it is one.
+    goes_on = view is not None and view.restarts > 0 and view.submitted_at > last.submitted_at
+    if (several or goes_on) and last.state is not JobState.COMPLETED:
         # One release leaves a failed record as it is when the job is requeued: it may have run on.
+        who = "accounting has" if several else "the scheduler shows"
         return ParentFacts(
             dependency,
             Seen.UNKNOWN,
-            "accounting has later records of that number, and it cannot be told whose they are",
+            f"{who} a later attempt under that number, and it cannot be told whose it is",
         )
     return ParentFacts(
         dependency,
