@@ -131,9 +131,11 @@ def _same_failure(line: Sequence[PastAttempt], limit: int) -> Budget:
 def not_recovered(line: Sequence[PastAttempt]) -> tuple[PastAttempt, ...]:
     """The last attempts of ``line`` that we restarted a job into and that did not pass the step
     which was lost before them, oldest first, with the attempt before them, whose fault it was; empty
-    where there are none. Starts that the scheduler itself broke are left out."""
+    where there are none. Starts that the scheduler itself broke are left out, and an attempt that
+    wrote a new checkpoint won something, whatever step it came to."""
     stretch: list[PastAttempt] = []
     furthest = _furthest_before(line)
+    saved = _saved_before(line)
     for number in range(len(line) - 1, 0, -1):
         attempt, before, lost = line[number], line[number - 1], furthest[number]
         if not before.restarted_by_us or lost is None:
@@ -141,6 +143,9 @@ def not_recovered(line: Sequence[PastAttempt]) -> tuple[PastAttempt, ...]:
         if _broken(attempt):
             continue
         if attempt.last_step is not None and attempt.last_step > lost:
+            break
+        best, written = saved[number], attempt.checkpoint_step
+        if written is not None and (best is None or written > best):
             break
         stretch.append(attempt)
     if not stretch:
@@ -158,6 +163,18 @@ def _furthest_before(line: Sequence[PastAttempt]) -> list[int | None]:
         found.append(far)
         if attempt.last_step is not None:
             far = attempt.last_step if far is None else max(far, attempt.last_step)
+    return found
+
+
+def _saved_before(line: Sequence[PastAttempt]) -> list[int | None]:
+    """Of each attempt, the newest checkpoint that is proven by those before it."""
+    found: list[int | None] = []
+    best: int | None = None
+    for attempt in line:
+        found.append(best)
+        newest = _newest_checkpoint(attempt)
+        if newest is not None:
+            best = newest if best is None else max(best, newest)
     return found
 
 

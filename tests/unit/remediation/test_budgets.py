@@ -225,6 +225,18 @@ def test_restart_that_was_not_ours_begins_the_count_anew() -> None:
     assert vain(*line).used == 1
 
 
+def test_restart_that_brought_a_new_checkpoint_was_not_in_vain() -> None:
+    """Three nodes fail, one after the other: the job never came as far as at first, and its
+    checkpoints go on all the same."""
+    first = ecc_at(7, 100, checkpoint_step=50)
+    further = ecc_at(8, 90, loaded_step=50, checkpoint_step=80)
+    assert vain(first, further, now=95).used == 1
+    again = ecc_at(8, 90, loaded_step=50, checkpoint_step=50)
+    assert not vain(first, again, now=95).allowed
+    loaded = ecc_at(8, 90, loaded_step=50)
+    assert not vain(first, loaded, now=95).allowed
+
+
 def test_start_that_the_scheduler_broke_is_no_restart_in_vain() -> None:
     broken = ecc_at(8, None, ended_by=EndedBy.LAUNCH)
     assert vain(ecc_at(7, 37), broken).used == 1
