@@ -99,7 +99,11 @@ class ControlChange:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
+    """``rolled_back``: as in `WorkGiven`. A command is announced right before it is sent: this is the
+    last word on whether it may be."""
+
     last_audit_number: int
+    rolled_back: str = ""
 
 
 @dataclass(frozen=True, slots=True)

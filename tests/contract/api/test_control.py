@@ -198,3 +198,11 @@ def test_a_rollback_reaches_a_controller_elsewhere_with_its_work(stored: Api) ->
     assert answered(stored, control.WORK, asked, control.WorkGiven).rolled_back == text
     only = control.WorkAsked(only=(ATTEMPT.id,))
     assert answered(stored, control.WORK, only, control.WorkGiven).rolled_back == text
+
+
+def test_a_rollback_is_told_to_whoever_announces_a_command(stored: Api) -> None:
+    change = control.ControlChange(lease(stored))
+    assert answered(stored, control.CHANGE, change, control.Changed).rolled_back == ""
+    text = as_text(Rollback(NOW, "oncall", "wrong restarts"))
+    stored.store.put_notes(((ROLLED_BACK, text),))
+    assert answered(stored, control.CHANGE, change, control.Changed).rolled_back == text

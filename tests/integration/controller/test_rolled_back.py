@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from middlewatch.adapters.journal.file import FileJournal
 from middlewatch.model.gates import GateName
+from middlewatch.model.journal import JournalEntry
 from middlewatch.model.rollback import NOTE, Rollback, as_text
 from tests.integration.controller.test_restarts import failed
 from tests.integration.controller.world import World
@@ -57,6 +59,28 @@ def test_undone_it_permits_new_decisions_and_not_the_old_one(world: World) -> No
     world.advise(world.attempt(other), "gpu-001")
     world.run(60)
     assert world.verbs() == ["requeue", "update"]
+
+
+class RolledBackMeanwhile(FileJournal):
+    """Somebody rolls back while the announcement of a command is being written."""
+
+    world: World
+
+    def append(self, entry: JournalEntry) -> None:
+        roll_back(self.world)
+        super().append(entry)
+
+
+def test_a_rollback_between_the_decision_and_the_command_is_heard(world: World) -> None:
+    job = failed(world)
+    attempt = world.attempt(job)
+    world.advise(attempt, "gpu-001")
+    journal = RolledBackMeanwhile(world.folder)
+    journal.world = world
+    world.controller = world.another(journal=journal)
+    world.run(30)
+    assert world.verbs() == []
+    assert world.outcome(attempt) == "ABANDONED NOT_PERMITTED"
 
 
 @pytest.mark.parametrize("text", ["rolled back", "{}", '{"at":"yesterday","by":"a","reason":"b"}'])

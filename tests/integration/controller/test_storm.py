@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -11,7 +11,8 @@ import pytest
 from middlewatch.lab.simulated import Exit, SimulatedConfig, SimulatedScheduler, sleeper
 from middlewatch.model.action import Action, ActionKind, CommandResult
 from middlewatch.model.answer import Answer, Known
-from middlewatch.model.attempt import Attempt
+from middlewatch.model.attempt import Attempt, seen_again
+from middlewatch.model.change import Change
 from middlewatch.model.scheduler import AccountingRecord, JobDetail, JobState, Snapshot
 from tests.integration.controller.world import COMMENT, World
 
@@ -26,9 +27,12 @@ class Slow(SimulatedScheduler):
     shown: dict[str, datetime]
     together: list[int]
     ages: list[timedelta]
+    meanwhile: Callable[[], None] | None
+    """What happens while the next command waits for its answer."""
 
     def begin(self) -> None:
         self.shown, self.together, self.ages = {}, [], []
+        self.meanwhile = None
 
     def _pass(self) -> None:
         self._world.advance(self._world.now + timedelta(seconds=COMMAND_S))
@@ -59,6 +63,9 @@ class Slow(SimulatedScheduler):
         if action.kind is ActionKind.REQUEUE:
             self.ages.append(self._world.now - self.shown[action.job_id])
         self._pass()
+        hang, self.meanwhile = self.meanwhile, None
+        if hang is not None:
+            hang()
         return super().perform(action, deadline_s)
 
 
@@ -108,6 +115,35 @@ def test_who_is_held_or_gone_among_them_is_no_reason_to_touch_or_to_leave_the_ot
     assert outcomes.pop(3) == "ABANDONED TARGET_GONE"
     assert set(outcomes) == {"CONVERGED DESIRED_STATE_OBSERVED"}
     assert storm.verbs().count("requeue") == 11
+
+
+def test_who_takes_his_opt_in_back_while_another_ones_command_hangs_is_left_alone(
+    storm: World,
+) -> None:
+    jobs = [storm.cluster.submit(sleeper(30, Exit(1)), nodes=1, comment=COMMENT) for _ in range(5)]
+    storm.wait(60)
+    attempts = [told(storm, job) for job in jobs]
+    for attempt in attempts:
+        stored = storm.store.attempt(attempt.id)
+        assert stored is not None
+        # The watcher has stored the end, so that all are asked about together.
+        ended = seen_again(stored, storm.view(attempt.job_id), storm.cluster.now)
+        storm.store.apply(Change(attempts=(ended,)))
+        storm.advise(attempt)
+    scheduler = storm.scheduler
+    assert isinstance(scheduler, Slow)
+
+    def ten_seconds() -> None:
+        storm.cluster.jobs[jobs[4]].comment = COMMENT.replace('"action"', '"off"')
+        storm.wait(10)
+
+    scheduler.meanwhile = ten_seconds
+    storm.run(60)
+    assert scheduler.together[0] == 5
+    outcomes = [storm.outcome(attempt) for attempt in attempts]
+    assert outcomes.pop() == "ABANDONED NOT_PERMITTED"
+    assert set(outcomes) == {"CONVERGED DESIRED_STATE_OBSERVED"}
+    assert storm.view(jobs[4]).restarts == 0
 
 
 def told(world: World, job: str) -> Attempt:

@@ -136,11 +136,13 @@ class RemoteStore:
             self._unsent.append(sent)
             return Applied(last_audit_number=self._send_again())
         done = self._call(control.CHANGE, sent, control.Changed)
+        self._rolled_back = done.rolled_back
         return Applied(last_audit_number=done.last_audit_number)
 
     def note(self, name: str) -> str | None:
         """The cluster's name, which all of its controllers share, and the note of a rollback as it
-        stood when work was last asked for; there are no other notes."""
+        stood when work was last asked for or something was last written; there are no other
+        notes."""
         if name == ROLLED_BACK:
             return self._rolled_back
         return self._call(control.NAME, control.NameSeen(), control.NameSeen).name or None

@@ -57,6 +57,7 @@ from middlewatch.services.controller import record
 from middlewatch.services.controller.ahead import Pace, Recall, work_on
 from middlewatch.services.controller.gather import (
     Asked,
+    asked_alone,
     end_to_store,
     fetched,
     situation_for,
@@ -238,7 +239,8 @@ class Controller:
         attempt = self._store_end(self._store.attempt(advice.attempt_id), advice, view, tick)
         self._note_sightings(advice, look, view, tick)
         # A round over many takes seconds; what waits for a moment is measured by the present one.
-        asked, now = asked or Asked(), tick.now if recall is None else self.clock.now()
+        given, now = asked or Asked(), tick.now if recall is None else self.clock.now()
+        asked = given
         recall = recall or Recall(self._store, self.clock, LOOK_MAX_AGE.total_seconds())
         reread = False
         for _ in range(7):
@@ -263,7 +265,7 @@ class Controller:
                     reread and action.kind not in NEW_WORK
                 ):
                     look = self.look_at([advice.job_id])
-                    now = self.clock.now()
+                    asked, now = asked_alone(asked, given), self.clock.now()
                     view = view_in(look, advice)
                     continue
                 case Act(action=action) if (
@@ -474,6 +476,9 @@ class Controller:
             return "not sent: the look that justified it had grown too old"
         if not self._lead.outlasts_a_command(tick.term):
             return "not sent: the lease might have ended first"
+        now = rolled_back(self._deployment, self._store.note(ROLLED_BACK))
+        if now.rolled_back and situation.gates.first_closed() is None:
+            return "not sent: the deployment was rolled back meanwhile"
         return ""
 
     def _settle_s(self, facts: ClusterFacts) -> float:

@@ -45,6 +45,15 @@ class Asked:
     accounting: Answer[tuple[AccountingRecord, ...]] | None = None
 
 
+def asked_alone(asked: Asked, given: Asked) -> Asked:
+    """Of what was asked all but what was ``given`` with a look that has grown too old: the one is no
+    fresher than the other."""
+    return Asked(
+        None if asked.detail is given.detail else asked.detail,
+        None if asked.accounting is given.accounting else asked.accounting,
+    )
+
+
 def view_in(look: Answer[Snapshot], advice: Advice) -> JobView | None:
     return look.value.job(advice.job_id) if isinstance(look, Known) else None
 

@@ -208,7 +208,7 @@ class _Control:
                 audit=sent.audit,
             )
         )
-        return control.Changed(applied.last_audit_number)
+        return control.Changed(applied.last_audit_number, self._rolled_back())
 
     def _own(self, cluster: ClusterId, attempt_id: AttemptId) -> Attempt | None:
         """The attempt, where there is one. Raises `ApiError` where it is another cluster's, or
