@@ -250,6 +250,37 @@ def test_a_round_ends_after_some_seconds_and_says_who_waits() -> None:
     assert hand.waiting == 500 - len(hand.handled) > 0
 
 
+def test_a_group_ends_where_each_of_its_commands_takes_a_whole_deadline() -> None:
+    hand = ScriptedHand({str(n): requeue(n) for n in range(1, 25)}, cost_s=15.0)
+    play(hand)
+    assert len(hand.handled) == 1
+    assert hand.waiting == 23
+
+
+def test_whoever_waits_behind_slow_ones_round_after_round_has_his_turn() -> None:
+    pace = Pace()
+    play(ScriptedHand({str(n): update(n) for n in range(1, 9)}), pace)
+    hand = ScriptedHand(
+        {str(n): Need(Fact.DETAIL) if n < 9 else requeue(n) for n in range(1, 12)}, cost_s=2.0
+    )
+    play(hand, pace)
+    hand.handled.clear()
+    for _ in range(20):
+        play(hand, pace)
+    assert set(jobs(hand)) == set(range(1, 12))
+
+
+def test_a_round_in_which_only_looking_takes_all_the_time_does_something_as_well() -> None:
+    pace = Pace()
+    play(ScriptedHand({str(n): update(n) for n in range(1, 61)}), pace)
+    hand = ScriptedHand(
+        {str(n): Wait("for its second") if n < 60 else update(n) for n in range(1, 61)}, cost_s=0.1
+    )
+    play(hand, pace)
+    assert jobs(hand)[-1] == 60
+    assert hand.waiting == 0
+
+
 @pytest.mark.parametrize("fetched", [None, Unknown("away", NOW)])
 def test_a_scheduler_that_cannot_be_seen_is_asked_nothing_ahead(fetched: Unknown | None) -> None:
     hand = ScriptedHand({str(n): requeue(n) for n in range(1, 5)})
@@ -280,13 +311,17 @@ class HandClock:
 def test_what_was_read_is_remembered_for_a_second_and_not_beyond_a_write() -> None:
     store, clock, one = Reads(), HandClock(), advice(1).attempt_id
     recall = Recall(store, clock, 1.0)  # type: ignore[arg-type]
-    assert [recall.progress(one), recall.progress(one)] == [1, 1]
+
+    def read() -> Any:
+        return recall.progress(one)
+
+    assert [read(), read()] == [1, 1]
     recall.forget(one)
-    assert recall.progress(one) == 2
+    assert read() == 2
     clock.at += timedelta(seconds=1.5)
-    assert recall.progress(one) == 3
+    assert read() == 3
     clock.at -= timedelta(seconds=60)
-    assert recall.progress(one) == 4
+    assert read() == 4
 
 
 def test_what_is_remembered_of_one_is_not_taken_for_another() -> None:

@@ -32,7 +32,10 @@ AIM_S = 0.7
 """So long one group is to take: what its look shows is then still younger than a second."""
 FEWEST, MOST = 8, 48
 ROUND_S = 5.0
-"""So long new groups are begun in one round: one that outlasted its lease would be worth nothing."""
+"""So long new groups are begun in one round, and so long a group goes on: a round that outlasted its
+lease would be worth nothing."""
+PATIENCE = 6
+"""Rounds in a row that had no time for what is new; in the next one it comes first."""
 FEW = 2
 """Up to so many advices are handled one after the other, without a first look at which have work."""
 
@@ -82,7 +85,8 @@ def work_on(
     pace: Pace,
 ) -> None:
     """One round over all of them, which ``look`` shows: what is under way first, those of it that only
-    wait or are done without a group; then, in groups, what is new."""
+    wait or are done without a group; then, in groups, what is new. However slow everything is, each
+    round handles somebody who needs something, and in the end everybody."""
     if len(active) <= FEW:
         for advice in active:
             hand.handle(advice, look)
@@ -93,24 +97,28 @@ def work_on(
     pace.begun &= {advice.attempt_id for advice in active}
     under_way = [advice for advice in active if advice.attempt_id in pace.begun]
     busy = [a for a in under_way if hand.handle(a, look, recall=recall, lightly=True) is not None]
-    busy += pace.in_turn([advice for advice in active if advice.attempt_id not in pace.begun])
-    began = hand.seconds()
-    while busy:
-        if began > until:
-            pace.next = busy[0].attempt_id
-            hand.put_off(len(busy))
-            return
-        some, busy = busy[: pace.together], busy[pace.together :]
+    busy = pace.in_order(busy, [one for one in active if one.attempt_id not in pace.begun])
+    began, first = hand.seconds(), True
+    while busy and (first or began <= until):
+        first, some = False, busy[: pace.together]
         # A look shows those alone that it was made for: none is kept for another group.
         shown = hand.look_at([advice.job_id for advice in some])
         asked = asked_ahead(scheduler, some, shown, hand, recall)
+        handled = 0
         for advice in some:
+            if handled and hand.seconds() - began > ROUND_S:
+                break  # a scheduler that has fallen silent costs a deadline for each of them
             hand.handle(advice, shown, asked=asked[advice.attempt_id], recall=recall)
+            handled += 1
             if hand.acted(advice):
                 pace.begun.add(advice.attempt_id)
+        busy = busy[handled:]
         ended = hand.seconds()
-        pace.took(len(some), ended - began)
+        pace.took(handled, ended - began)
         began = ended
+    pace.left(busy)
+    if busy:
+        hand.put_off(len(busy))
 
 
 class Pace:
@@ -120,13 +128,28 @@ class Pace:
         self.together = 24
         self.begun: set[AttemptId] = set()
         """For whom a command was sent; a new process does not know, and only their order suffers."""
-        self.next: AttemptId | None = None
-        """The first for whom the last round had no time."""
+        self._next: set[AttemptId] = set()
+        """The first for whom the last round had no time: of those that are under way, and of others."""
+        self._new = 0
+        self._passed_over = 0
 
-    def in_turn(self, waiting: list[Advice]) -> list[Advice]:
-        """The same, beginning with whoever had to wait."""
-        first = next((i for i, a in enumerate(waiting) if a.attempt_id == self.next), 0)
+    def in_order(self, under_way: list[Advice], new: list[Advice]) -> list[Advice]:
+        """All of them as a round takes them, each kind from where the last round ended."""
+        self._new = len(new)
+        one, other = self._in_turn(under_way), self._in_turn(new)
+        return other + one if self._passed_over >= PATIENCE else one + other
+
+    def _in_turn(self, waiting: list[Advice]) -> list[Advice]:
+        first = next((i for i, a in enumerate(waiting) if a.attempt_id in self._next), 0)
         return waiting[first:] + waiting[:first]
+
+    def left(self, waiting: list[Advice]) -> None:
+        """The round has ended without these, in their order."""
+        under_way = [a.attempt_id for a in waiting if a.attempt_id in self.begun]
+        new = [a.attempt_id for a in waiting if a.attempt_id not in self.begun]
+        self._next = {*under_way[:1], *new[:1]}
+        passed_over = bool(new) and len(new) == self._new
+        self._passed_over = self._passed_over + 1 if passed_over else 0
 
     def took(self, count: int, seconds: float) -> None:
         """A group of ``count`` has taken so long."""
