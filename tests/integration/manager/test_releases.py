@@ -16,7 +16,7 @@ from middlewatch.model.audit import AuditLevel
 from middlewatch.model.change import Change
 from middlewatch.model.dependency import Condition, Dependency
 from middlewatch.model.gates import Mode
-from middlewatch.model.identity import AttemptKey
+from middlewatch.model.identity import AttemptKey, ClusterId
 from middlewatch.model.milestone import MilestoneKind, Operation
 from middlewatch.model.optin import JobMode, OptIn
 from middlewatch.model.scheduler import AccountingRecord, JobState, JobView, Snapshot
@@ -25,6 +25,7 @@ from middlewatch.ports.store import AuditFilter
 from middlewatch.remediation.release import AwaitBasis
 from middlewatch.services.manager.explain import explain
 from middlewatch.services.manager.frozen import replay
+from middlewatch.services.manager.parents import Parents
 from middlewatch.services.watcher.declared import declared_signal
 from tests.integration.manager.world import ToldScheduler, World, deployment, successor
 from tests.unit.attribution.made import CLUSTER, at, attempt, ecc, end_signal, ended
@@ -347,6 +348,40 @@ def test_whoever_does_not_answer_lets_nothing_go(world: World, what: str) -> Non
     tick(world, 60)
     assert released(world, target) is None
     assert grounds(world, target) == [AwaitBasis.PARENT_UNKNOWN.value]
+
+
+def test_many_parents_that_nobody_watches_are_looked_at_together(world: World) -> None:
+    seen = strangers(world)
+    numbers = [str(1000 + number) for number in range(320)]
+    seen.views_of.update((number, view(number, JobState.RUNNING)) for number in numbers)
+    parents = Parents(world.store, world.scheduler, CLUSTER)
+    children = [child(*numbers[first : first + 32]) for first in range(0, 320, 32)]
+    for one in children:
+        told = parents.of(one, lambda *_: "", at(0))
+        assert {facts.state for facts in told} == {JobState.RUNNING}
+    assert seen.asked.count("look") <= len(children)
+    before = seen.asked.count("look")
+    for one in children:
+        parents.of(one, lambda *_: "", at(6))
+    assert seen.asked.count("look") - before <= 2
+
+
+def test_a_long_chain_is_followed_by_each_of_its_jobs_and_read_once(world: World) -> None:
+    chain = [child(str(999 + number), job_id=str(1000 + number)) for number in range(40)]
+    for one in chain:
+        world.store.apply(Change(attempts=(one,)))
+    read = world.store.attempts_of_job
+    asked: list[str] = []
+
+    def counted(cluster: ClusterId, job_id: str) -> tuple[Attempt, ...]:
+        asked.append(job_id)
+        return read(cluster, job_id)
+
+    world.store.attempts_of_job = counted  # type: ignore[method-assign]
+    parents = Parents(world.store, world.scheduler, CLUSTER)
+    for one in chain:
+        assert not any(facts.cycle for facts in parents.of(one, lambda *_: "", at(0)))
+    assert len(asked) <= 2 * len(chain) + 1
 
 
 def test_accounting_that_does_not_answer_is_not_asked_about_each_parent(world: World) -> None:

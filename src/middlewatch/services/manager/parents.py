@@ -36,6 +36,8 @@ RECORDS_FOR = timedelta(seconds=30)
 SILENT_FOR = timedelta(seconds=10)
 """How long accounting that does not answer is left alone: each question may take its whole deadline,
 and every decision about other jobs waits behind it."""
+DECLARED_FOR = timedelta(seconds=10)
+MOST_DECLARED = 20_000
 MOST_LOOKED_AT = 200
 """Jobs of one circle of declarations that are followed."""
 
@@ -54,17 +56,20 @@ class Parents:
         self._wanted: dict[str, datetime] = {}
         """Jobs that are not watched, with the time at which somebody last waited for them."""
         self._records: dict[str, tuple[Answer[tuple[AccountingRecord, ...]], datetime]] = {}
+        self._declared: dict[str, tuple[tuple[str, ...], datetime]] = {}
         self._silent: tuple[Unknown, datetime] | None = None
         """That accounting did not answer, and when it was asked."""
 
     def of(self, child: Attempt, asked: Asked, now: datetime) -> tuple[ParentFacts, ...]:
         """The facts about each declared dependency, in the order of the declaration."""
+        # All at once, or the first look at each would be one of its own.
+        self._wanted.update((one.job_id, now) for one in child.opt_in.depends_on)
         return tuple(self._of_one(child, one, asked, now) for one in child.opt_in.depends_on)
 
     def _of_one(
         self, child: Attempt, dependency: Dependency, asked: Asked, now: datetime
     ) -> ParentFacts:
-        cycle = self._cycle(child, dependency)
+        cycle = self._cycle(child, dependency, now)
         known = self._store.attempts_of_job(self._cluster, dependency.job_id)
         line = job_at(known, child.submitted_at)
         if not line:
@@ -163,7 +168,10 @@ class Parents:
         for other, when in tuple(self._wanted.items()):
             if now - when > RECORDS_FOR:
                 del self._wanted[other]
-        jobs = frozenset(sorted(self._wanted)[:MOST_LOOKED_AT]) | {job_id}
+        # From this one on, so that those who ask next find theirs in the same look.
+        wanted = sorted(self._wanted)
+        first = wanted.index(job_id)
+        jobs = frozenset((wanted[first:] + wanted[:first])[:MOST_LOOKED_AT])
         answer = self._scheduler.look(sorted(jobs))
         self._look = (jobs, answer, now)
         return answer
@@ -184,22 +192,36 @@ class Parents:
 
     # -- circles ------------------------------------------------------------------------------
 
-    def _cycle(self, child: Attempt, dependency: Dependency) -> tuple[str, ...]:
+    def _cycle(self, child: Attempt, dependency: Dependency, now: datetime) -> tuple[str, ...]:
         """The way from a dependency back to the job that has it, by what waiting jobs declare."""
         before: dict[str, str] = {dependency.job_id: child.job_id}
         queue = [dependency.job_id]
         while queue and len(before) < MOST_LOOKED_AT:
             job_id = queue.pop(0)
-            for attempt in self._store.attempts_of_job(self._cluster, job_id):
-                if not attempt.live or attempt.state is not JobState.PENDING:
-                    continue
-                for further in attempt.opt_in.depends_on:
-                    if further.job_id == child.job_id:
-                        return _way(before, job_id, child.job_id)
-                    if further.job_id not in before:
-                        before[further.job_id] = job_id
-                        queue.append(further.job_id)
+            for further in self._declared_by(job_id, now):
+                if further == child.job_id:
+                    return _way(before, job_id, child.job_id)
+                if further not in before:
+                    before[further] = job_id
+                    queue.append(further)
         return ()
+
+    def _declared_by(self, job_id: str, now: datetime) -> tuple[str, ...]:
+        """The jobs that a waiting job declares. Kept for some seconds: each job of a long chain
+        follows it to its end."""
+        kept = self._declared.get(job_id)
+        if kept is not None and timedelta(0) <= now - kept[1] < DECLARED_FOR:
+            return kept[0]
+        if len(self._declared) >= MOST_DECLARED:
+            self._declared.clear()
+        found = tuple(
+            further.job_id
+            for attempt in self._store.attempts_of_job(self._cluster, job_id)
+            if attempt.live and attempt.state is JobState.PENDING
+            for further in attempt.opt_in.depends_on
+        )
+        self._declared[job_id] = (found, now)
+        return found
 
 
 def _way(before: dict[str, str], last: str, child: str) -> tuple[str, ...]:
