@@ -28,6 +28,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--count", type=int, default=len(PATTERNS) * len(RELEASES), help="how many")
     parser.add_argument("--first", type=int, default=1, help="number of the first of them")
     parser.add_argument("--side-by-side", type=int, default=6)
+    parser.add_argument(
+        "--again", action="store_true", help="keep what the last run played right, play the rest"
+    )
     parser.add_argument("--release", choices=RELEASES, help="only the schedules of this one")
     parser.add_argument("--out", type=Path, default=Path("build/faults.json"))
     parser.add_argument("--list", action="store_true", help="print the schedules and play none")
@@ -84,6 +87,7 @@ def _played(given: argparse.Namespace) -> int:
             name=f"faults-{os.getpid()}",
             say=say,
             release=given.release,
+            again=given.again,
         )
     write(given.out, real, simulated)
     problems = [] if real is None else went_wrong(real)

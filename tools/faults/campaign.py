@@ -59,12 +59,6 @@ class Played:
     def ok(self) -> bool:
         return not self.findings and not self.error
 
-    @property
-    def counts(self) -> bool:
-        """Whether it was played to its end and at least one of its events came."""
-        seen = self.seen
-        return not self.error and seen is not None and any(e["reached"] for e in seen.events)
-
     def record(self) -> dict[str, Any]:
         """Its line of faults-raw.jsonl."""
         seen = self.seen
@@ -178,7 +172,7 @@ class Campaign:
         seconds = f"{played.seen.seconds:.0f} s" if played.seen else "-"
         word = "right" if played.ok else "ERROR" if played.error else "WRONG"
         lines = [f"{word}  {played.schedule.seed:>4}  {seconds:>5}  {played.schedule}"]
-        if played.ok and not played.counts:
+        if played.ok and not _counts(played.record()):
             lines.append("       none of its events came: it is not counted")
         lines += [f"       {f.count} {f.number}: {f.text}" for f in played.findings]
         lines += [f"       (beside) {f.count} {f.number}: {f.text}" for f in played.beside]
@@ -196,36 +190,48 @@ def _where(schedule: Schedule) -> Where:
     return schedule.release, schedule.lab
 
 
-def summary(played: Sequence[Played], asked: int, seconds: float) -> dict[str, Any]:
+Line = dict[str, Any]
+"""One line of faults-raw.jsonl: `Played.record`."""
+
+
+def summary(lines: Sequence[Line], asked: int, seconds: float) -> dict[str, Any]:
     """The object of build/faults.json."""
-    real = [one for one in played if one.counts]
+    real = [line for line in lines if _counts(line)]
+    schedules = [drawn(line["seed"]) for line in real]
     counts: Counter[str] = Counter()
-    for one in played:
-        for finding in (*one.findings, *one.beside):
-            counts[finding.count] += finding.number
-    events = [event for one in real if one.seen for event in one.seen.events]
+    for line in lines:
+        for finding in (*line["findings"], *line["beside"]):
+            counts[finding["count"]] += finding["number"]
+    events = [event for line in real for event in line["events"]]
     return {
-        "real_schedules": dict(sorted(Counter(one.version for one in real).items())),
+        "real_schedules": dict(sorted(Counter(line["slurm_version"] for line in real).items())),
         **{name: counts[name] for name in (*COUNTS, *APART)},
         "schedules_asked": asked,
-        "schedules_wrong": sum(bool(one.findings) for one in played),
-        "schedules_without_event": sum(one.ok and not one.counts for one in played),
-        "unclean_stops": sum(bool(one.seen and one.seen.stop_code) for one in real),
-        "harness_errors": sum(bool(one.error) for one in played),
+        "schedules_wrong": sum(bool(line["findings"]) for line in lines),
+        "schedules_without_event": sum(_right(line) and not _counts(line) for line in lines),
+        "unclean_stops": sum(bool(line["stop_code"]) for line in real),
+        "harness_errors": sum("error" in line for line in lines),
         "events": len(events),
         "events_reached": sum(bool(event["reached"]) for event in events),
-        "by_kind": dict(Counter(one.schedule.kind.value for one in real)),
-        "by_deployment": dict(Counter(one.schedule.deployment for one in real)),
-        "by_deed": dict(
-            sorted(Counter(deed for one in real for deed in one.schedule.deeds()).items())
-        ),
-        "seeds": [one.schedule.seed for one in played],
-        "seeds_not_right": [one.schedule.seed for one in played if not one.ok],
+        "by_kind": dict(Counter(one.kind.value for one in schedules)),
+        "by_deployment": dict(Counter(one.deployment for one in schedules)),
+        "by_deed": dict(sorted(Counter(deed for one in schedules for deed in one.deeds()).items())),
+        "seeds": [line["seed"] for line in lines],
+        "seeds_not_right": [line["seed"] for line in lines if not _right(line)],
         "seconds": round(seconds, 1),
         "at": datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
         "machine": f"{platform.system()} {platform.release()}, {os.cpu_count()} cores",
         "commit": _commit(),
     }
+
+
+def _right(line: Line) -> bool:
+    return bool(line["verdict"] == "right")
+
+
+def _counts(line: Line) -> bool:
+    """Whether it was played to its end and at least one of its events came."""
+    return "error" not in line and any(event["reached"] for event in line["events"])
 
 
 def _commit() -> str:
@@ -256,26 +262,51 @@ def run(
     name: str,
     say: Callable[[str], None],
     release: str | None = None,
+    again: bool = False,
 ) -> dict[str, Any]:
     """Labs up, schedules played, labs down; writes ``out`` and its raw lines beside it. ``release``:
-    only the schedules of that one."""
+    only the schedules of that one. ``again``: what the last run has in its raw lines as right stays,
+    the rest is played; the result says which and of which commit the other was."""
     schedules = [one for one in map(drawn, seeds) if release in (None, one.release)]
     begun = time.monotonic()
     raw = out.with_name(f"{out.stem}-raw.jsonl")
     failed = out.with_name(f"{out.stem}-failed")
     out.parent.mkdir(parents=True, exist_ok=True)
-    raw.write_text("")
+    kept, before = (_right_ones(raw), _last(out)) if again else ([], {})
+    known = {line["seed"] for line in kept}
+    rest = [one for one in schedules if one.seed not in known]
+    raw.write_text("".join(json.dumps(line) + "\n" for line in kept))
     shutil.rmtree(failed, ignore_errors=True)
     labs: dict[Where, Cluster] = {}
     try:
-        _raise(labs, {_where(schedule) for schedule in schedules}, name, say)
-        played = Campaign(labs, say, raw, failed).play(schedules, side_by_side)
+        _raise(labs, {_where(schedule) for schedule in rest}, name, say)
+        played = Campaign(labs, say, raw, failed).play(rest, side_by_side)
     finally:
         for cluster in labs.values():
             cluster.down(remove=True)
-    result = summary(played, len(schedules), time.monotonic() - begun)
+    lines = [*kept, *(one.record() for one in played)]
+    seconds = time.monotonic() - begun + float(before.get("seconds", 0.0))
+    result = summary(lines, len(schedules), seconds)
+    if again:
+        result["played_again"] = [one.schedule.seed for one in played]
+        result["commit_before"] = before.get("commit", "unknown")
     out.write_text(json.dumps(result, indent=2) + "\n")
     return result
+
+
+def _right_ones(raw: Path) -> list[Line]:
+    try:
+        lines = [json.loads(line) for line in raw.read_text().splitlines()]
+    except OSError:
+        return []
+    return [line for line in lines if _right(line)]
+
+
+def _last(out: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(out.read_text()))
+    except (OSError, ValueError):
+        return {}
 
 
 def _raise(

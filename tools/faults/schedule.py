@@ -157,7 +157,8 @@ def drawn(seed: int) -> Schedule:
         and (pattern.everybody or (not pattern.absent and chance.random() < 0.4)),
         absent=pattern.absent,
         user_exclusion=chance.random() < 0.5,
-        bystander=chance.random() < 0.2,
+        # Where nodes and daemons fail, Slurm itself restarts healthy jobs.
+        bystander=chance.random() < 0.2 and pattern.lab != STORMY,
         append=chance.random() < 0.3,
         fault_at=fault_at,
         steps=fault_at + more_steps,
