@@ -95,18 +95,22 @@ def free_to_start(situation: Situation, view: JobView, now: datetime) -> bool:
     Eligible times are slurmctld's, ``now`` is ours, and the two clocks may be seconds apart. So
     once our update was done, any begin time but the very one that Slurm had set at the requeue
     (or none: a dependency, somebody's hold) is not ours to end: to set it again and again would
-    keep a waiting job from ever growing older.
+    keep a waiting job from ever growing older. And that very one is over only when as much time
+    has passed by our own clock since our requeue as well.
     """
-    if view.eligible_at is not None and view.eligible_at <= now:
-        return True
     ours = requeues(situation)
+    delay = timedelta(seconds=situation.facts.begin_delay_s)
+    window = view.submitted_at + delay
+    if view.eligible_at is not None and view.eligible_at <= now:
+        if not ours or abs(view.eligible_at - window) > timedelta(seconds=1):
+            return True
+        return now >= (ours[-1].ended_at or ours[-1].started_at) + delay
     done = bool(ours) and any(
         r.action.start_now and r.answered is Answered.DONE and r.started_at >= ours[-1].started_at
         for r in situation.actions
     )
     if not done or view.eligible_at is None:
         return done
-    window = view.submitted_at + timedelta(seconds=situation.facts.begin_delay_s)
     return abs(view.eligible_at - window) > timedelta(seconds=1)
 
 

@@ -46,6 +46,17 @@ def test_a_waiting_successor_converges_though_slurmctlds_clock_is_ahead() -> Non
     assert step.disposition is Disposition.CONVERGED
 
 
+@pytest.mark.parametrize(("now_s", "stands"), [(115.0, True), (160.0, True), (171.0, False)])
+def test_a_begin_time_is_over_when_its_time_has_passed_by_our_clock_too(
+    now_s: float, *, stands: bool
+) -> None:
+    """Our clock is 50 s ahead of slurmctld's: what it shows to be over, is not."""
+    sent = replace(REQUEUE, started_at=at(50), ended_at=at(50))
+    view = successor(submitted_at=at(0), eligible_at=at(121))
+    made = situation(view, actions=(sent,), pending_since=at(51), detail=CARRIES)
+    assert hold_stands(made, view, at(now_s)) is stands
+
+
 def test_an_update_that_a_restarted_slurmctld_has_forgotten_is_sent_again() -> None:
     made = let_go(122, "BeginTime")
     assert hold_stands(made, successor(), at(20))
