@@ -132,7 +132,10 @@ def test_where_its_state_is_taken_away_everything_leaves_and_harms_no_successor(
 
 
 def test_in_monitor_mode_no_command_that_changes_anything_is_issued(world: World) -> None:
-    process = world.up("--set", "watcher.interval=0.1", "--set", "controller.interval=0.1")
+    # With nothing to watch it would list ever more rarely.
+    often = ("watcher.interval=0.1", "watcher.listing_shortest=0.1", "watcher.listing_longest=0.1")
+    settings = [word for key in (*often, "controller.interval=0.1") for word in ("--set", key)]
+    process = world.up(*settings)
     wait_until(lambda: (world.commands / "calls").read_text().count("squeue") > 5, "no listing")
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 0

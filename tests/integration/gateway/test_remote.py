@@ -12,7 +12,13 @@ from middlewatch.model.advice import Disposition, Reason, Status
 from middlewatch.model.audit import AuditEvent, AuditKind, AuditLevel
 from middlewatch.model.change import Change
 from middlewatch.model.identity import ClusterId
-from middlewatch.model.milestone import Milestone, MilestoneKind, Operation, SchedulerAction
+from middlewatch.model.milestone import (
+    Milestone,
+    MilestoneKind,
+    MilestoneSource,
+    Operation,
+    SchedulerAction,
+)
 from middlewatch.ports.errors import NotFound
 from middlewatch.ports.remote import AdviceSource, OutcomeSink
 from middlewatch.ports.store import AuditFilter
@@ -79,7 +85,8 @@ def test_milestones_arrive_as_they_were(
     )
     remote.record(milestone)
     (stored,) = store.milestones(SEQUENCE.id)
-    assert replace(stored, learned_at=NOW) == milestone
+    assert replace(stored, learned_at=NOW, source=None) == milestone
+    assert stored.source is MilestoneSource.API
 
 
 def test_milestone_without_its_sequence_is_not_found(remote: RemoteGateway) -> None:
