@@ -40,6 +40,7 @@ def test_many_commands_at_once_use_one_connection(host: Host, commands: SshComma
     with ThreadPoolExecutor(12) as pool:
         argvs = [("scontrol", "requeue", str(number)) for number in range(24)]
         done = list(pool.map(lambda argv: commands.run(argv, 60.0), argvs))
+    assert [one.problem for one in done if one.problem] == []
     assert [one.stdout for one in done] == [f"requeue {number}\n" for number in range(24)]
     assert host.logins == 1
     assert commands.user() == (0, "root")

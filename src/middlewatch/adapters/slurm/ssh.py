@@ -42,6 +42,9 @@ MASTER, CHANNEL = "middlewatch-master", "middlewatch-channel"
 only ever uses it."""
 REMOTE_MARGIN_S = 0.5
 RETRY_S = 2.0
+UNSENT = ", before it was sent"
+AGAIN_S = (0.05, 0.2, 0.5)
+"""Pauses before a command that was not sent is tried again."""
 CHANNELS = 8
 """At once; sshd's own limit (MaxSessions) is ten, one of which the connection itself takes."""
 _FOLDER_PATH_LIMIT = 55
@@ -248,7 +251,15 @@ class SshCommands(Commands):
             why = self._connected(until)
             if why:
                 return None, b"", b"", f"{argv[0]} was not sent: {why}"
-            return self._through(argv, until)
+            tried = self._through(argv, until)
+            for pause_s in AGAIN_S:
+                if not tried[3].endswith(UNSENT) or self._clock.monotonic() + pause_s >= until:
+                    break
+                # sshd still counts a channel that has just ended, and refuses one more: what was
+                # not sent may be sent.
+                self._clock.sleep(pause_s)
+                tried = self._through(argv, until)
+            return tried
         finally:
             self._slots.release()
 
@@ -270,8 +281,8 @@ class SshCommands(Commands):
             said = answer.complaint.decode("utf-8", "replace").strip()
             where = self._target.host
             told = f" ({said[:200]})" if said else ""
-            asked = "" if answer.greeted else " before it was sent"
-            return None, b"", b"", f"{argv[0]} on {where}: {problem}{asked}{told}"
+            asked = "" if answer.greeted else UNSENT
+            return None, b"", b"", f"{argv[0]} on {where}: {problem}{told}{asked}"
         if answer.rejected:
             # Nothing was begun: that is an answer, and it is no.
             return 1, b"", f"middlewatch-gate: refused: {answer.words}".encode(), ""
