@@ -183,7 +183,7 @@ def planted(mutant: Mutant, where: Path) -> None:
 
 
 def copied(where: Path) -> None:
-    for name in ("src", "tools", "tests"):
+    for name in ("src", "tools", "tests", "docs"):
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / name, where / name, ignore=ignored)
     shutil.copy(ROOT / "pyproject.toml", where)
@@ -201,21 +201,24 @@ def suites(only: str, seeds: int) -> list[tuple[str, list[str]]]:
     return [suite for suite in every if not only or suite[0] == only]
 
 
-def tried(mutant: Mutant, only: str, seeds: int) -> Caught:
-    """Plant it and run the suites until one fails."""
+def tried(mutant: Mutant | None, only: str, seeds: int) -> Caught:
+    """Plant it and run the suites until one fails. Without a bug all of them have to pass: what
+    fails anyway catches nothing."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="middlewatch-mutant-") as folder:
         where = Path(folder)
         copied(where)
-        planted(mutant, where)
+        if mutant is not None:
+            planted(mutant, where)
+        name_of = "nothing" if mutant is None else mutant.name
         environ = os.environ | {"PYTHONPATH": f"{where / 'src'}{os.pathsep}{where}"}
         for name, argv in suites(only, seeds):
             done = subprocess.run(
                 argv, cwd=where, env=environ, capture_output=True, text=True, check=False
             )
             if done.returncode != 0:
-                return Caught(mutant.name, name, _words(done.stdout), time.monotonic() - began)
-    return Caught(mutant.name, "", "", time.monotonic() - began)
+                return Caught(name_of, name, _words(done.stdout), time.monotonic() - began)
+    return Caught(name_of, "", "", time.monotonic() - began)
 
 
 def _words(text: str) -> str:
@@ -237,6 +240,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.list:
         sys.stdout.writelines(f"{mutant.name}  ({mutant.file})\n" for mutant in chosen)
         return 0
+    sound = tried(None, given.only, given.seeds)
+    if sound.by:
+        sys.stdout.write(f"the suites fail without any bug ({sound.by}): {sound.words}\n")
+        return 1
     found = []
     for mutant in chosen:
         caught = tried(mutant, given.only, given.seeds)
