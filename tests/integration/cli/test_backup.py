@@ -36,3 +36,12 @@ def test_it_replaces_nothing_and_says_where_there_is_nothing(world: World) -> No
     missing = world.folder / "no" / "copy.db"
     assert world.run("backup", str(missing)).returncode not in {0, 1}
     assert list(world.folder.glob("*.part")) == []
+
+
+def test_a_database_that_is_none_is_the_one_that_is_named(world: World) -> None:
+    world.state.mkdir(mode=0o700, exist_ok=True)
+    (world.state / "middlewatch.db").write_bytes(b"garbage" * 1000)
+    done = world.run("backup", str(world.folder / "copy.db"))
+    assert done.returncode == 1
+    assert str(world.state / "middlewatch.db") in done.stderr
+    assert not (world.folder / "copy.db").exists()

@@ -28,7 +28,11 @@ def copy(database: Path, into: Path) -> int:
         os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
         try:
             uri = f"file:{quote(str(database.absolute()))}?mode=ro"
-            with closing(sqlite3.connect(uri, uri=True, timeout=15.0)) as source:
+            # What SQLite says is about the database, or about the copy of it: name both.
+            with (
+                translated(f"{database} into {into}"),
+                closing(sqlite3.connect(uri, uri=True, timeout=15.0)) as source,
+            ):
                 source.execute("VACUUM INTO ?", (str(part),))
             _on_disk(part)
             os.link(part, into)  # unlike a rename it replaces nothing
