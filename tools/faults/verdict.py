@@ -6,40 +6,16 @@ import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from tools.faults.counts import BREACHES, NO_BREACHES
 from tools.faults.seen import Act, Command, Seen
 from tools.faults.world import ENDED, Life, Row
 
-COUNTS = (
-    "double_successors",
-    "two_live_trainings",
-    "held_forever",
-    "outcome_while_held",
-    "stale_actions",
-    "foreign_actions",
-    "revived_completed_left",
-    "revived_cancelled_left",
-    "operator_holds_undone",
-    "user_exclusions_lost",
-    "false_converged",
-    "lost_advice",
-    "lost_audit",
-    "wrong_kills",
-    "fences_left",
-    "unconverged",
-)
-"""All of these must be 0; docs/faults.md says what each counts."""
+COUNTS = BREACHES
 APART = (
-    "revived_then_undone",
-    "frozen_leader_actions",
-    "revived_and_started_by_slurm",
-    "operator_holds_crossed",
-    "user_exclusions_crossed",
-    "stale_actions_crossed",
-    "orphans_beside_slurms_own_restart",
+    *NO_BREACHES,
     "attempts_that_slurmctld_forgot",
     "fences_that_outlived_a_job",
 )
-"""What happened and is no breach."""
 CROSSING_S = 1.5
 """A change so shortly before our command, or while it was on its way, is one that no look could have
 shown: Slurm has no command with a condition."""

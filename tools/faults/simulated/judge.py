@@ -9,44 +9,22 @@ from middlewatch.model.advice import Advice, Reason
 from middlewatch.model.audit import AuditEvent
 from middlewatch.model.scheduler import ENDED
 from middlewatch.ports.store import AuditFilter
+from tools.faults.counts import BREACHES, NO_BREACHES
 from tools.faults.simulated.told import Finding
 from tools.faults.simulated.witness import Witness
 
 COUNTS = (
-    "double_successors",
-    "two_live_trainings",
-    "held_forever",
-    "outcome_while_held",
-    "stale_actions",
-    "foreign_actions",
-    "revived_completed_left",
-    "revived_cancelled_left",
-    "operator_holds_undone",
-    "user_exclusions_lost",
-    "false_converged",
-    "lost_advice",
-    "lost_audit",
-    "wrong_kills",
-    "fences_left",
-    "unconverged",
+    *BREACHES,
     "unled_actions",
     "hasty_leaders",
     "broken",
 )
-"""All of these must be 0; docs/faults.md says what each counts."""
 APART = (
-    "revived_then_undone",
-    "frozen_leader_actions",
-    "revived_and_started_by_slurm",
-    "operator_holds_crossed",
-    "user_exclusions_crossed",
-    "stale_actions_crossed",
+    *NO_BREACHES,
     "people_requeued_beside_us",
     "cancels_that_slurmctld_forgot",
-    "orphans_beside_slurms_own_restart",
     "holds_kept_through_a_cancel",
 )
-"""What happened and is no breach: counted, so that it can be seen how much was tried."""
 
 
 def judge(witness: Witness, store: SqlStore, cluster: SimulatedCluster) -> tuple[Finding, ...]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from middlewatch.model.action import Action, ActionKind, Answered
+from middlewatch.model.action import Action, Answered
 from middlewatch.model.advice import (
     Advice,
     DesiredState,
@@ -31,7 +31,6 @@ from middlewatch.model.rollback import NOTE as ROLLED_BACK
 from middlewatch.model.rollback import rolled_back
 from middlewatch.model.scheduler import ClusterFacts, JobDetail, JobState, JobView, Snapshot
 from middlewatch.ports.clock import Clock
-from middlewatch.ports.errors import Conflict
 from middlewatch.ports.journal import Journal
 from middlewatch.ports.remote import ControllerStore
 from middlewatch.ports.scheduler import Scheduler
@@ -64,6 +63,7 @@ from middlewatch.services.controller.gather import (
     usable_nodes,
     view_in,
 )
+from middlewatch.services.controller.hand import NEW_WORK, RoundsHand
 from middlewatch.services.controller.lead import Leadership
 from middlewatch.services.controller.round import ControllerReport, Round, by_job
 from middlewatch.services.controller.sightings import sighted
@@ -73,7 +73,6 @@ LOOK_MAX_AGE = timedelta(seconds=1)
 JUMP_S = 1.0
 """By how much a clock and the time that has passed may differ between two rounds."""
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
-NEW_WORK = frozenset({ActionKind.REQUEUE, ActionKind.REQUEUE_HOLD, ActionKind.CANCEL})
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +171,7 @@ class Controller:
         }
         tally = Round(term, facts, now, draining, by_job(entries), owed)
         recall = Recall(self._store, self.clock, LOOK_MAX_AGE.total_seconds())
-        hand = _Hand(self, tally)
+        hand = RoundsHand(self, tally)
         work_on(active, look, hand, scheduler=self._scheduler, recall=recall, pace=self._pace)
         return ControllerReport(
             leader=True,
@@ -539,60 +538,3 @@ class Controller:
         # The trail has a line for each turn, not for each sentence about the same one.
         audit = () if told else (record.audit_of_status(advice, status),)
         self._store.apply(Change(lease=tick.lease, now=tick.now, advice=(after,), audit=audit))
-
-
-@dataclass(frozen=True, slots=True)
-class _Hand:
-    """Implements `ahead.Hand`: the controller in one of its rounds."""
-
-    controller: Controller
-    tick: Round
-
-    def handle(
-        self,
-        advice: Advice,
-        look: Answer[Snapshot],
-        *,
-        asked: Asked | None = None,
-        recall: Recall | None = None,
-        lightly: bool = False,
-    ) -> Situation | None:
-        tick = self.tick
-        tick.sent = ""
-        try:
-            return self.controller.handle(
-                advice, look, tick, asked=asked, recall=recall, lightly=lightly
-            )
-        except Conflict:
-            # Somebody wrote meanwhile: the next round starts from what stands now.
-            tick.again = True
-            tick.standing += 1
-        except Exception as error:  # noqa: BLE001 - what one advice breaks, it breaks alone
-            tick.standing += 1
-            tick.problems.append(f"{advice.job_id}: {error}")
-            self.controller.tell(advice, error)
-        return None
-
-    def step_for(
-        self, advice: Advice, look: Answer[Snapshot], asked: Asked, recall: Recall
-    ) -> Step | None:
-        try:
-            return self.controller.step_for(advice, look, asked, recall, self.tick)
-        except Exception:  # noqa: BLE001 - it comes again, and is told, where the advice is handled
-            return None
-
-    def look_at(self, job_ids: Sequence[str]) -> Answer[Snapshot]:
-        return self.controller.look_at(job_ids)
-
-    def new_work(self, step: Step) -> bool:
-        return isinstance(step, Act) and step.action.kind in NEW_WORK
-
-    def acted(self, advice: Advice) -> bool:
-        return self.tick.sent == advice.attempt_id
-
-    def seconds(self) -> float:
-        return self.controller.clock.monotonic()
-
-    def put_off(self, count: int) -> None:
-        self.tick.standing += count
-        self.tick.again = True

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from middlewatch.model.advice import Advice, DesiredState, Intent, revised
+from middlewatch.model.advice import Advice, DesiredState, revised
 from middlewatch.model.attempt import Attempt, Dependent
 from middlewatch.model.audit import AuditEvent, AuditKind, AuditLevel
 from middlewatch.model.change import Change, Decision
@@ -36,7 +36,13 @@ from middlewatch.remediation.release import (
 from middlewatch.services.manager.frozen import RELEASE_RESULTS, frozen_outcome
 from middlewatch.services.manager.gather import Looks
 from middlewatch.services.manager.parents import Asked, Parents
-from middlewatch.services.manager.written import Written, decision_of, event_of, recovery_of
+from middlewatch.services.manager.written import (
+    Written,
+    decision_of,
+    event_of,
+    first_advice,
+    recovery_of,
+)
 
 LOOK_AGAIN = timedelta(seconds=2)
 PER_JOB = timedelta(milliseconds=40)
@@ -138,7 +144,7 @@ class Releases:
         recovery = recovery_of(attempt, DesiredState.RELEASED, now)
         before = inputs.existing
         if before is None:
-            after = _first(attempt, outcome.intent, recovery.id, now)
+            after = first_advice(attempt, outcome.intent, recovery.id, now)
         else:
             after = revised(before, outcome.intent, now, decided_anew=True)
         decision = decision_of(inputs, outcome, after.generation)
@@ -225,23 +231,3 @@ def _said(attempt: Attempt, sentence: str) -> Change:
     if attempt.waits_for == short:
         return Change()
     return Change(attempts=(replace(attempt, waits_for=short),))
-
-
-def _first(attempt: Attempt, intent: Intent, sequence: str, now: datetime) -> Advice:
-    return Advice(
-        attempt_id=attempt.id,
-        job_id=attempt.job_id,
-        attempt_index=attempt.attempt_index,
-        submitted_at=attempt.submitted_at,
-        owner=intent.owner,
-        desired=intent.desired,
-        exclusions=(),
-        generation=1,
-        desired_state_changed_at=now,
-        created_at=now,
-        basis=intent.basis,
-        gates=intent.gates,
-        policy_version=intent.policy_version,
-        sequence_id=sequence,
-        explanation=intent.explanation,
-    )

@@ -154,7 +154,7 @@ def _advised(inputs: DecisionInputs, outcome: Advise, cause: Signal | None) -> W
     before = inputs.existing
     recovery = recovery_of(inputs.attempt, intent.desired, now)
     if before is None:
-        after = _first(inputs, intent, recovery.id)
+        after = first_advice(inputs.attempt, intent, recovery.id, now)
     else:
         after = revised(before, intent, now, decided_anew=outcome.decided_anew)
         if after == before:
@@ -195,8 +195,8 @@ def _advised(inputs: DecisionInputs, outcome: Advise, cause: Signal | None) -> W
     return Written(change, advised=True)
 
 
-def _first(inputs: DecisionInputs, intent: Intent, sequence: str) -> Advice:
-    attempt = inputs.attempt
+def first_advice(attempt: Attempt, intent: Intent, sequence: str, now: datetime) -> Advice:
+    """Generation 1, as part of the operation with that id."""
     return Advice(
         attempt_id=attempt.id,
         job_id=attempt.job_id,
@@ -206,8 +206,8 @@ def _first(inputs: DecisionInputs, intent: Intent, sequence: str) -> Advice:
         desired=intent.desired,
         exclusions=tuple(sorted(set(intent.exclusions))),
         generation=1,
-        desired_state_changed_at=inputs.now,
-        created_at=inputs.now,
+        desired_state_changed_at=now,
+        created_at=now,
         basis=intent.basis,
         gates=intent.gates,
         policy_version=intent.policy_version,
