@@ -97,6 +97,10 @@ def test_a_disk_that_fills_while_it_guards_does_not_end_it(guarding: Guarding) -
         path.unlink(missing_ok=True)
         path.mkdir()
     eventually(lambda: guarding.changes() == ["release 7"])
+    for name in (presence.WATCHDOG_ALIVE, presence.WATCHDOG_LOG):
+        (guarding.state_dir / name).rmdir()
+    # It lives, and says so where it can again; by that it is found and ended.
+    eventually((guarding.state_dir / presence.WATCHDOG_ALIVE).is_file)
 
 
 def test_what_of_a_damaged_journal_can_be_read_is_guarded_and_the_rest_is_said(
