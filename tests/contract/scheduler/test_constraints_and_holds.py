@@ -157,6 +157,21 @@ def test_a_dependent_waits_while_its_running_parent_is_requeued(world: World) ->
     assert pending(view)
 
 
+def test_a_singleton_waits_behind_an_older_job_that_was_requeued(world: World) -> None:
+    """Its number counts, not the submit time that the requeue has given it."""
+    first = world.submit("run", name="alone")
+    until(world, first, running)
+    second = world.submit("run", name="alone", dependency="singleton")
+    until(world, second, lambda view: view.reason == "Dependency")
+    done(world, ActionKind.REQUEUE, first)
+    until(world, first, pending)
+    world.let_pass(3.0)
+    view = seen(world, second)
+    assert view is not None
+    assert pending(view)
+    assert view.dependency.startswith("singleton")
+
+
 def test_the_end_of_a_failed_parent_lets_afterany_go_and_spoils_afterok_for_good(
     world: World,
 ) -> None:

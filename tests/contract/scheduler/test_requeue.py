@@ -273,6 +273,22 @@ def test_a_job_cancelled_while_it_waited_is_revived_and_accounting_shows_that_it
     done(world, ActionKind.CANCEL, job)
 
 
+def test_a_requeue_hold_that_is_cancelled_while_the_old_processes_end_loses_its_mark(
+    world: World,
+) -> None:
+    job = world.submit("stubborn")
+    until(world, job, running)
+    done(world, ActionKind.REQUEUE_HOLD, job)
+    until(world, job, lambda view: view.completing)
+    world.cancel_by_owner(job)
+    view = until(world, job, ended)
+    assert view.state is JobState.CANCELLED
+    assert JobFlag.SPECIAL_EXIT not in view.flags
+    done(world, ActionKind.REQUEUE, job)
+    view = until(world, job, pending)
+    assert JobFlag.SPECIAL_EXIT not in view.flags
+
+
 def test_the_fence_also_refuses_the_requeue_of_what_has_ended(world: World) -> None:
     job = world.submit("run")
     until(world, job, running)

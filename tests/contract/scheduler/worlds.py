@@ -47,8 +47,9 @@ class World(Protocol):
         comment: str = "",
         array: int = 0,
     ) -> str:
-        """Submit a job that runs on (``run``), completes at once (``complete``), or fails at once
-        with exit code 3 (``fail``). ``dependency`` as sbatch spells it."""
+        """Submit a job that runs on (``run``), also after it was told to end (``stubborn``, until it is
+        killed), completes at once (``complete``), or fails at once with exit code 3 (``fail``).
+        ``dependency`` as sbatch spells it."""
 
     def hold_by_operator(self, job_id: str) -> None: ...
     def requeue_and_hold_by_operator(self, job_id: str) -> None:
@@ -88,6 +89,7 @@ class Simulated:
     ) -> str:
         start = {
             "run": sleeper(36000.0),
+            "stubborn": sleeper(36000.0, dies_after_s=60.0),
             "complete": sleeper(0.2),
             "fail": sleeper(0.2, Exit(3)),
         }[what]
@@ -154,7 +156,12 @@ class Real:
         comment: str = "",
         array: int = 0,
     ) -> str:
-        body = {"run": "exec sleep 3600", "complete": "exit 0", "fail": "exit 3"}[what]
+        body = {
+            "run": "exec sleep 3600",
+            "stubborn": "trap '' TERM; sleep 3600",
+            "complete": "exit 0",
+            "fail": "exit 3",
+        }[what]
         extra = ["-N", str(nodes), "-J", name, "--requeue" if requeue else "--no-requeue"]
         extra += ["-w", required] if required else []
         extra += [f"--exclude={excluded}"] if excluded else []

@@ -200,9 +200,8 @@ class SimulatedCluster:
                 if any(
                     other.job_id != job.job_id
                     and (other.uid, other.name) == (job.uid, job.name)
-                    and (
-                        _alive(other) or (other.pending and other.submitted_at <= job.submitted_at)
-                    )
+                    # (A requeue gives a new submit time; the number stays the older one.)
+                    and (_alive(other) or (other.pending and _number(other) < _number(job)))
                     for other in self.jobs.values()
                 ):
                     return "Dependency"
@@ -443,9 +442,9 @@ class SimulatedCluster:
         if job is None or (job.state in ENDED and not job.completing):
             return
         job.cancelled_by = by
+        # The hold stays, its mark does not: whoever requeues it later finds it held.
+        job.special_exit = False
         if job.pending:
-            # The hold stays, its mark does not: whoever requeues it later finds it held.
-            job.special_exit = False
             self._end(job, JobState.CANCELLED, Exit(), job.reason)
         elif job.completing:
             job.after_completing, job.exit = JobState.CANCELLED, Exit(0, 9)
@@ -529,3 +528,7 @@ class SimulatedCluster:
 def _alive(job: Job) -> bool:
     """Whether the job has its nodes."""
     return job.completing or job.state in (JobState.RUNNING, JobState.SUSPENDED)
+
+
+def _number(job: Job) -> int:
+    return int(job.job_id.partition("_")[0])
