@@ -46,7 +46,7 @@ MUTANTS = (
     Mutant(
         "act on a look of any age",
         "services/controller/controller.py",
-        "return not -LOOK_MAX_AGE <= self.clock.now() - look.as_of <= LOOK_MAX_AGE",
+        "return not -LOOK_MAX_AGE <= self.clock.now() - look.as_of <= oldest",
         "return False",
     ),
     Mutant(

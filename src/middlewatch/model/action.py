@@ -43,6 +43,10 @@ class Answered(StrEnum):
     """Written before the command is started; what a killed controller leaves behind."""
 
 
+NOT_SENT = "not sent: "
+"""How the text of a command begins that was withheld in the last moment."""
+
+
 @dataclass(frozen=True, slots=True)
 class CommandResult:
     """What a performed action came to. ``argv`` is the literal command, ``text`` its answer."""
@@ -73,3 +77,8 @@ class ActionRecord:
     """The restart count in the look that justified the action."""
     ours: tuple[str, ...] = ()
     """Which of the exclusions that it sets are not the user's own."""
+
+    @property
+    def withheld(self) -> bool:
+        """Whether it was planned and then not sent, by ourselves: nobody has refused it."""
+        return self.answered is Answered.REFUSED and self.text.startswith(NOT_SENT)

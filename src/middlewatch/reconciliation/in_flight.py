@@ -50,7 +50,7 @@ def refused_until(
     streak = 0
     last: ActionRecord | None = None
     for record in reversed(situation.actions):
-        if record.action.kind not in kinds:
+        if record.action.kind not in kinds or record.withheld:
             continue
         if record.answered is not Answered.REFUSED:
             break

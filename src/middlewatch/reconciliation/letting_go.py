@@ -11,6 +11,7 @@ from middlewatch.model.action import Action, ActionKind, Answered
 from middlewatch.model.advice import Reason
 from middlewatch.model.answer import Known
 from middlewatch.model.scheduler import JobDetail, JobFlag, JobView
+from middlewatch.reconciliation.chain import taken_over
 from middlewatch.reconciliation.in_flight import fence_stands, refused_until, settled_at, unanswered
 from middlewatch.reconciliation.revival import revival
 from middlewatch.reconciliation.situation import (
@@ -68,8 +69,13 @@ def let_start(
 
 
 def undo_if_revived(situation: Situation, view: JobView, now: datetime) -> Step | None:
-    """None where the successor is wanted; the cancel where our requeue revived what was over; a
-    `Wait` where that cannot be told."""
+    """None where the successor is wanted; the cancel where our requeue revived what was over, or what
+    another job had followed already; a `Wait` where that cannot be told."""
+    taken = taken_over(situation)
+    if isinstance(taken, str):
+        return _undo(situation, view, now, taken)
+    if taken is not None:
+        return taken
     judged = revival(situation, now)
     if judged.revived:
         return _undo(situation, view, now, judged.why)

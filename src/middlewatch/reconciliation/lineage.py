@@ -9,7 +9,9 @@ another job is none of ours.
 
 from __future__ import annotations
 
-from middlewatch.model.action import Answered
+from datetime import timedelta
+
+from middlewatch.model.action import ActionRecord, Answered
 from middlewatch.model.advice import Reason
 from middlewatch.model.answer import Known
 from middlewatch.model.attempt import same_owner
@@ -31,9 +33,16 @@ REQUEUE_HELD = "job_requeued_in_held_state"
 
 
 def uncertain(situation: Situation) -> bool:
-    """Whether we have sent a requeue and none of ours was answered: it may not have been we."""
+    """Whether we have sent a requeue and none of ours was answered in time: it may not have been we,
+    and what a sender that had stood still hit may not have been what it had looked at."""
     ours = requeues(situation)
-    return bool(ours) and all(record.answered is not Answered.DONE for record in ours)
+    return bool(ours) and not any(_answered_in_time(situation, record) for record in ours)
+
+
+def _answered_in_time(situation: Situation, record: ActionRecord) -> bool:
+    if record.answered is not Answered.DONE or record.ended_at is None:
+        return False
+    return record.ended_at - record.started_at <= timedelta(seconds=situation.deadline_s)
 
 
 def stranger(situation: Situation, view: JobView) -> Report | Need | None:
@@ -47,16 +56,27 @@ def stranger(situation: Situation, view: JobView) -> Report | Need | None:
     return another_jobs(situation, view) if uncertain(situation) else None
 
 
-def another_jobs(situation: Situation, view: JobView) -> Report | Need | None:
-    """The report that accounting has a job between the target and what stands under its number;
-    None where it has none, or does not say."""
+def another_jobs(situation: Situation, view: JobView, known: int = 0) -> Report | Need | None:
+    """The report that accounting has a job between the target and what stands under its number, beside
+    ``known`` attempts that the restart count does not count; None where it has none, or does not say.
+    """
     if situation.accounting is None:
         return Need(Fact.ACCOUNTING)
     between = _between(situation, view)
     # Each attempt has a record, and a job's restart count says how many came before.
-    if len(between) > view.restarts - situation.advice.attempt_index - 1:
+    if len(between) > view.restarts - situation.advice.attempt_index - 1 + known:
         return _replaced("accounting has a job of that number in between")
     return None
+
+
+def followed_by_another(situation: Situation, view: JobView) -> Report | Need | None:
+    """The same question, before a restart of ours counts as done: between a look and the command that
+    came of it the number may have been given to another job, and that is what we restarted.
+
+    Attempts that an older state of slurmctld has forgotten were restarted by us again.
+    """
+    ours = requeues(situation)
+    return another_jobs(situation, view, len(ours) - 1) if ours else None
 
 
 def made_by_others(situation: Situation, view: JobView) -> bool:

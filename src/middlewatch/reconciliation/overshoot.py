@@ -14,7 +14,7 @@ from middlewatch.model.advice import Reason
 from middlewatch.model.answer import Known
 from middlewatch.model.scheduler import JobFlag, JobState, JobView
 from middlewatch.reconciliation.in_flight import refused_until, settled_at, unanswered
-from middlewatch.reconciliation.lineage import REQUEUE_HELD, before_it
+from middlewatch.reconciliation.lineage import REQUEUE_HELD, before_it, by_node_failure
 from middlewatch.reconciliation.situation import (
     Act,
     Fact,
@@ -70,7 +70,7 @@ def undo_overshoot(situation: Situation, view: JobView, now: datetime) -> Step |
     if situation.accounting is None:
         return Need(Fact.ACCOUNTING)
     why = _over_on_purpose(situation, view)
-    if why is None:
+    if why is None or _made_the_successor(situation, view, record):
         return None
     if unanswered(situation, (ActionKind.CANCEL,), now) is not None:
         return Wait("a cancel without an answer may still take effect")
@@ -78,6 +78,15 @@ def undo_overshoot(situation: Situation, view: JobView, now: datetime) -> Step |
     if resting is not None:
         return Wait(f"the scheduler refused the cancel: {resting[1]}", resting[0])
     return Act(Action(ActionKind.CANCEL, view.job_id, f"revived in error: {why}"))
+
+
+def _made_the_successor(situation: Situation, view: JobView, record: ActionRecord) -> bool:
+    """Whether that requeue came in time after all: the successor is of the very second in which it was
+    sent, and no node failure made it. Then somebody else has made what comes after."""
+    before = before_it(situation, view)
+    if before is None or by_node_failure(situation):
+        return False
+    return before.submitted_at == record.started_at.replace(microsecond=0)
 
 
 def _undone(situation: Situation) -> Report | None:

@@ -90,6 +90,9 @@ def next_step(situation: Situation, now: datetime) -> Step:
         step = _desired_step(situation, view, now)
     if isinstance(step, Report) and view is not None:
         return _after_letting_go(situation, view, now, step)
+    if isinstance(step, Report) and unanswered(situation, REQUEUES, now) is not None:
+        # The number may be given to another job, and that is what the late one would hit.
+        return Wait("a requeue without an answer may still take effect")
     return step
 
 

@@ -14,8 +14,8 @@ from datetime import datetime, timedelta
 from middlewatch.model.action import Action, ActionKind
 from middlewatch.model.advice import Reason
 from middlewatch.model.answer import Absent, Known
-from middlewatch.model.attempt import LET_GO
 from middlewatch.model.scheduler import FAILURES, JobState, JobView
+from middlewatch.reconciliation.chain import may_take_over
 from middlewatch.reconciliation.in_flight import refused_until, unanswered
 from middlewatch.reconciliation.letting_go import REQUEUES
 from middlewatch.reconciliation.lineage import another_jobs
@@ -48,7 +48,6 @@ UNEVEN = (
 )
 ONLY_BATCH = "Only batch jobs"
 """How Slurm begins its refusal to requeue an interactive job, for which it keeps no script."""
-TAKE_OVER = frozenset({"afterany", "afternotok", "singleton", LET_GO})
 
 
 def restart_step(situation: Situation, view: JobView | None, now: datetime) -> Step:
@@ -137,13 +136,11 @@ def _of_running_target(situation: Situation, view: JobView, now: datetime) -> St
 
 
 def _dependent_took_over(situation: Situation) -> Report | None:
-    dependents = situation.attempt.dependents if situation.attempt else ()
-    for dependent in dependents:
-        if dependent.kind in TAKE_OVER:
-            return abandoned(
-                Reason.SUCCEEDED_BY_DEPENDENT,
-                f"job {dependent.job_id} ({dependent.kind}) was let go by this end",
-            )
+    for dependent in may_take_over(situation):
+        return abandoned(
+            Reason.SUCCEEDED_BY_DEPENDENT,
+            f"job {dependent.job_id} ({dependent.kind}) was let go by this end",
+        )
     return None
 
 

@@ -43,7 +43,7 @@ class Situation:
     """Durations in seconds.
 
     ``attempt`` is attempt k as stored; ``actions`` all that we did for this advice, oldest first,
-    earlier generations included; ``detail`` and ``accounting`` are None until asked for;
+    earlier generations included; ``detail``, ``accounting`` and ``chain`` are None until asked for;
     ``pending_since`` is when the successor was first seen pending; ``our_exclusions`` every
     node that we ever added to the job's list, where the journal knows it.
     """
@@ -59,6 +59,7 @@ class Situation:
     actions: tuple[ActionRecord, ...] = ()
     detail: Answer[JobDetail] | None = None
     accounting: Answer[tuple[AccountingRecord, ...]] | None = None
+    chain: Answer[Snapshot] | None = None
     pending_since: datetime | None = None
     our_exclusions: tuple[str, ...] | None = None
     partition_nodes: tuple[str, ...] | None = None
@@ -74,6 +75,8 @@ class Fact(StrEnum):
 
     DETAIL = "detail"
     ACCOUNTING = "accounting"
+    CHAIN = "chain"
+    """A look at the jobs that waited for attempt k's end."""
 
 
 @dataclass(frozen=True, slots=True)

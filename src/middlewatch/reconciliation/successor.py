@@ -9,6 +9,7 @@ from middlewatch.model.advice import Disposition, Reason
 from middlewatch.model.answer import Known
 from middlewatch.model.scheduler import JobDetail, JobState, JobView
 from middlewatch.reconciliation import exclusions
+from middlewatch.reconciliation.chain import taken_over
 from middlewatch.reconciliation.in_flight import refused_until, unanswered
 from middlewatch.reconciliation.letting_go import (
     PENDING_SETTLE_S,
@@ -22,7 +23,7 @@ from middlewatch.reconciliation.letting_go import (
     release_or_wait,
     undo_if_revived,
 )
-from middlewatch.reconciliation.lineage import made_by_others
+from middlewatch.reconciliation.lineage import followed_by_another, made_by_others
 from middlewatch.reconciliation.revival import LOG_PATIENCE_S, revival
 from middlewatch.reconciliation.situation import (
     Act,
@@ -46,7 +47,7 @@ def successor_step(situation: Situation, view: JobView, now: datetime) -> Step:
     if view.completing:
         return Wait("the successor is completing")
     if view.state in (JobState.RUNNING, JobState.SUSPENDED):
-        return _of_started(situation, now)
+        return _of_started(situation, view, now)
     return _of_ended(situation, view, now)
 
 
@@ -168,11 +169,12 @@ def _of_unheld(situation: Situation, view: JobView, now: datetime, considered: b
     if fence is not None:
         return fence
     if considered:
-        return _converged(situation, f"pending, unheld, constrained; Slurm says {view.reason}")
+        why = f"pending, unheld, constrained; Slurm says {view.reason}"
+        return _converged(situation, view, why)
     return Wait("the scheduler has not considered the successor yet")
 
 
-def _of_started(situation: Situation, now: datetime) -> Step:
+def _of_started(situation: Situation, view: JobView, now: datetime) -> Step:
     match situation.detail:
         case None:
             return Need(Fact.DETAIL)
@@ -180,20 +182,17 @@ def _of_started(situation: Situation, now: datetime) -> Step:
             pass
         case _:
             return Wait("the job's details cannot be read", None, Reason.UNKNOWN_STATE)
+    fence = lift_fence(situation, view, now)
+    if fence is not None:
+        return fence
+    unwanted = _revived_and_ran(situation, view, now, "already runs")
+    if unwanted is not None:
+        return unwanted
     if not exclusions.carried(situation, detail):
         return abandoned(
             Reason.TARGET_RUNNING, "the successor started before it could be constrained"
         )
-    look = situation.look
-    view = look.value.job(situation.advice.job_id) if isinstance(look, Known) else None
-    if view is not None:
-        fence = lift_fence(situation, view, now)
-        if fence is not None:
-            return fence
-        unwanted = _revived_and_ran(situation, view, now, "already runs")
-        if unwanted is not None:
-            return unwanted
-    return _converged(situation, "the successor runs and carries the exclusions")
+    return _converged(situation, view, "the successor runs and carries the exclusions")
 
 
 def _revived_and_ran(
@@ -202,6 +201,12 @@ def _revived_and_ran(
     """What our requeue revived and Slurm started by itself: said, and left alone."""
     if not requeues(situation) or made_by_others(situation, view):
         return None
+    # (Its own end has let go by now whoever waited for it.)
+    taken = None if view.ended else taken_over(situation)
+    if isinstance(taken, str):
+        return abandoned(Reason.REVIVED_IN_ERROR, f"{taken}; the successor {did}")
+    if taken is not None:
+        return taken
     judged = revival(situation, now)
     if judged.revived is None and situation.accounting is None:
         return Need(Fact.ACCOUNTING)
@@ -240,14 +245,17 @@ def _of_ended(situation: Situation, view: JobView, now: datetime) -> Step:
         case None:
             return Need(Fact.DETAIL)
         case Known(value=detail) if exclusions.carried(situation, detail):
-            return _converged(situation, f"the successor ran and ended as {view.state.value}")
+            return _converged(situation, view, f"the successor ran and ended as {view.state.value}")
         case _:
             return abandoned(
                 Reason.STALE_ATTEMPT, "the successor has ended without the constraints"
             )
 
 
-def _converged(situation: Situation, detail: str) -> Report:
+def _converged(situation: Situation, view: JobView, detail: str) -> Report | Need:
+    other = followed_by_another(situation, view)
+    if other is not None:
+        return other
     acted = any(r.generation == situation.advice.generation for r in situation.actions)
     reason = Reason.DESIRED_STATE_OBSERVED if acted else Reason.ALREADY_SATISFIED
     return Report(Disposition.CONVERGED, reason, detail)

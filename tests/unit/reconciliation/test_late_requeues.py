@@ -60,7 +60,7 @@ def held_second() -> JobView:
 
 
 def test_accounting_is_asked_who_made_a_successor_before_anything_is_done_to_it() -> None:
-    assert next_step(pending(), at(40)) == Need(Fact.ACCOUNTING)
+    assert next_step(pending(accounting=None), at(40)) == Need(Fact.ACCOUNTING)
 
 
 def test_what_slurm_requeued_after_a_node_failure_keeps_its_begin_time() -> None:
@@ -158,6 +158,19 @@ def test_a_second_restart_that_our_answered_requeue_cannot_have_made_is_not_canc
     step = next_step(made, at(13))
     assert isinstance(step, Report)
     assert step.reason is Reason.STALE_ATTEMPT
+
+
+def test_a_requeue_that_made_the_successor_in_its_own_second_has_not_made_what_came_after() -> None:
+    """Its answer was lost, and it was not late: an operator wants once more what had completed."""
+    done = {"node_list": "gpu-001", "batch_completed": True, "batch_ended_at": at(8)}
+    made = situation(second(), actions=(LOST,), accounting=records(of_attempt(0, **done)))
+    step = next_step(made, at(40))
+    assert isinstance(step, Report)
+    assert step.reason is Reason.STALE_ATTEMPT
+    by_slurm = Known((*NODE_FAILED.value, of_attempt(0, **done)), at(9))
+    step = next_step(replace(made, accounting=by_slurm), at(13))
+    assert isinstance(step, Act)
+    assert step.action.kind is ActionKind.CANCEL
 
 
 def test_a_completion_that_nothing_can_tell_from_our_kill_any_more_raises_the_alarm() -> None:

@@ -338,7 +338,7 @@ def test_a_restarted_job_that_got_the_number_later_is_not_taken_for_the_successo
     assert isinstance(answer, Known)
     (known,) = answer.value
     first = replace(known, submitted_at=SUBMITTED + timedelta(minutes=30))
-    made = situation(successor(state), pending_since=at(0))
+    made = situation(successor(state), pending_since=at(0), accounting=None)
     assert next_step(made, at(10)) == Need(Fact.ACCOUNTING)
     told = situation(successor(state), pending_since=at(0), accounting=Known((known, first), T0))
     assert reports(told) == (Disposition.ABANDONED, Reason.TARGET_REPLACED)

@@ -144,7 +144,7 @@ def record(
     )
 
 
-def accounting(**changes: Any) -> Answer[tuple[AccountingRecord, ...]]:
+def accounting(**changes: Any) -> Known[tuple[AccountingRecord, ...]]:
     value = AccountingRecord(
         job_id="123",
         submitted_at=SUBMITTED,
@@ -173,5 +173,6 @@ def situation(view: JobView | None, **changes: Any) -> Situation:
         attempt=attempt(),
         progress=Progress(KEY.attempt_id(), log_drained_at=REQUEUED + timedelta(seconds=1)),
         detail=detail(),
+        accounting=accounting(),
     )
     return replace(value, **changes)

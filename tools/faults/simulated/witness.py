@@ -403,6 +403,9 @@ class Witness:
         successor = (target[0], target[1] + 1)
         if here != successor and here not in self.revived:
             self._wrong_attempt(sent, before, successor, "a cancel")
+        elif here not in self.revived and here in self.followed:
+            if before.running:
+                self.note("wrong_kills", f"job {before.job_id}: we cancelled a successor that ran")
         elif here not in self.revived and (here[0], here[1] - 1) in self.stopped:
             # slurmctld came back from a state before a person's cancel, and we have kept to it.
             self.set_apart("cancels_that_slurmctld_forgot", f"job {before.job_id}")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from middlewatch.model.action import Action, Answered
+from middlewatch.model.action import NOT_SENT, Action, Answered
 from middlewatch.model.advice import (
     Advice,
     DesiredState,
@@ -242,25 +242,25 @@ class Controller:
         asked = given
         recall = recall or Recall(self._store, self.clock, LOOK_MAX_AGE.total_seconds())
         reread = False
-        for _ in range(7):
+        for _ in range(8):
             situation = self._situation(advice, look, asked, attempt, tick=tick, recall=recall)
             step = next_step(situation, now)
             if lightly and isinstance(step, Need | Act):
                 return situation
             match step:
                 case Need(fact=fact):
-                    asked = fetched(self._scheduler, asked, fact, advice.job_id)
+                    asked = fetched(self._scheduler, asked, fact, situation)
                     continue
                 case Act(action=action) if asked.detail is None and action.kind in NEW_WORK:
                     # The job's own opt-in is read again before anything new is done to it.
-                    asked = fetched(self._scheduler, asked, Fact.DETAIL, advice.job_id)
+                    asked = fetched(self._scheduler, asked, Fact.DETAIL, situation)
                     continue
                 case Act(action=action) if action.kind in NEW_WORK and not isinstance(
                     situation.detail, Known
                 ):
                     step = Wait("the job's own opt-in cannot be read", None, Reason.UNKNOWN_STATE)
                     self._wait(situation, step, tick)
-                case Act(action=action) if self.stale(look) and not (
+                case Act(action=action) if self.stale(look, situation) and not (
                     reread and action.kind not in NEW_WORK
                 ):
                     look = self.look_at([advice.job_id])
@@ -272,7 +272,7 @@ class Controller:
                 ):
                     # What its user or an operator has written since would be written over.
                     reread = True
-                    asked = fetched(self._scheduler, asked, Fact.DETAIL, advice.job_id)
+                    asked = fetched(self._scheduler, asked, Fact.DETAIL, situation)
                     continue
                 case Act(action=action):
                     self._inherit(situation, view, now, tick)
@@ -333,11 +333,14 @@ class Controller:
         situation = self._situation(advice, look, asked, attempt, tick=tick, recall=recall)
         return next_step(situation, self.clock.now())
 
-    def stale(self, look: Answer[Snapshot]) -> bool:
-        """Whether a look is too old to act on; one of the future is of no known age."""
+    def stale(self, look: Answer[Snapshot], situation: Situation | None = None) -> bool:
+        """Whether a look is too old to act on; one of the future is of no known age. On a machine on
+        which a command came too late for its look before, it has to be fresher to begin with."""
         if not isinstance(look, Known):
             return False
-        return not -LOOK_MAX_AGE <= self.clock.now() - look.as_of <= LOOK_MAX_AGE
+        slow = situation is not None and situation.actions and situation.actions[-1].withheld
+        oldest = LOOK_MAX_AGE / 4 if slow else LOOK_MAX_AGE
+        return not -LOOK_MAX_AGE <= self.clock.now() - look.as_of <= oldest
 
     def _old(self, detail: Answer[JobDetail] | None) -> bool:
         age = self.clock.now() - detail.as_of if isinstance(detail, Known) else timedelta(0)
@@ -472,12 +475,12 @@ class Controller:
     def _too_late(self, situation: Situation, action: Action, tick: Round) -> str:
         """Why the command must not be sent any more, now that everything about it is on disk."""
         if action.kind in NEW_WORK and self.stale(situation.look):
-            return "not sent: the look that justified it had grown too old"
+            return NOT_SENT + "the look that justified it had grown too old"
         if not self._lead.outlasts_a_command(tick.term):
-            return "not sent: the lease might have ended first"
+            return NOT_SENT + "the lease might have ended first"
         now = rolled_back(self._deployment, self._store.note(ROLLED_BACK))
         if now.rolled_back and situation.gates.first_closed() is None:
-            return "not sent: the deployment was rolled back meanwhile"
+            return NOT_SENT + "the deployment was rolled back meanwhile"
         return ""
 
     def _settle_s(self, facts: ClusterFacts) -> float:

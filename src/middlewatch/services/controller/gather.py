@@ -27,6 +27,7 @@ from middlewatch.model.scheduler import (
 )
 from middlewatch.model.signal import Progress, Signal
 from middlewatch.ports.scheduler import Scheduler
+from middlewatch.reconciliation.chain import may_take_over
 from middlewatch.reconciliation.holds import our_exclusions
 from middlewatch.reconciliation.inherited import ours_on_it
 from middlewatch.reconciliation.revival import log_end
@@ -43,6 +44,7 @@ class Asked:
 
     detail: Answer[JobDetail] | None = None
     accounting: Answer[tuple[AccountingRecord, ...]] | None = None
+    chain: Answer[Snapshot] | None = None
 
 
 def asked_alone(asked: Asked, given: Asked) -> Asked:
@@ -51,6 +53,7 @@ def asked_alone(asked: Asked, given: Asked) -> Asked:
     return Asked(
         None if asked.detail is given.detail else asked.detail,
         None if asked.accounting is given.accounting else asked.accounting,
+        asked.chain,
     )
 
 
@@ -58,12 +61,16 @@ def view_in(look: Answer[Snapshot], advice: Advice) -> JobView | None:
     return look.value.job(advice.job_id) if isinstance(look, Known) else None
 
 
-def fetched(scheduler: Scheduler, asked: Asked, fact: Fact, job_id: str) -> Asked:
+def fetched(scheduler: Scheduler, asked: Asked, fact: Fact, situation: Situation) -> Asked:
+    job_id = situation.advice.job_id
     match fact:
         case Fact.DETAIL:
             return replace(asked, detail=scheduler.detail(job_id))
         case Fact.ACCOUNTING:
             return replace(asked, accounting=scheduler.accounting(job_id))
+        case Fact.CHAIN:
+            waited = tuple(one.job_id for one in may_take_over(situation))
+            return replace(asked, chain=scheduler.look(waited))
 
 
 def detail_of(detail: Answer[JobDetail] | None, view: JobView | None) -> Answer[JobDetail] | None:
@@ -173,6 +180,7 @@ def situation_for(
         actions=store.actions(advice.attempt_id),
         detail=detail,
         accounting=asked.accounting,
+        chain=asked.chain,
         pending_since=pending_since,
         our_exclusions=_ours(store, deployment, entries, advice, view),
         partition_nodes=partition_nodes,

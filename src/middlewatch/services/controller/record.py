@@ -25,6 +25,9 @@ PRODUCER = "controller"
 STOOD_STILL_S = 1.0
 """What may lie between announcing a command and its end, beyond the command's own deadline."""
 
+SENT_WITHIN = timedelta(seconds=5)
+"""A sender that takes longer from announcing a command to beginning it has stood still."""
+
 OPERATIONS = {
     DesiredState.RESTARTED: Operation.RESTART,
     DesiredState.TERMINATED: Operation.TERMINATE,
@@ -118,10 +121,13 @@ def planned(
 
 
 def performed(record: ActionRecord, result: CommandResult) -> ActionRecord:
+    """The record with what came of the command. Where its sender stood still before it sent it, it
+    counts from when it was planned: what it hit may not be what had been looked at."""
+    stood_still = result.started_at - record.started_at > SENT_WITHIN
     return replace(
         record,
         answered=result.answered,
-        started_at=result.started_at,
+        started_at=record.started_at if stood_still else result.started_at,
         ended_at=result.ended_at,
         exit_code=result.exit_code,
         argv=result.argv,
