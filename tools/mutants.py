@@ -118,8 +118,32 @@ MUTANTS = (
     Mutant(
         "requeue although a dependent has taken over",
         "reconciliation/restart.py",
-        "if dependent.kind in TAKE_OVER:",
+        "for dependent in may_take_over(situation):",
+        "for dependent in ():",
+    ),
+    Mutant(
+        "let the successor go although another job has followed",
+        "reconciliation/letting_go.py",
+        "    if isinstance(taken, str):\n        return _undo(",
+        "    if False:\n        return _undo(",
+    ),
+    Mutant(
+        "call a restart done that hit another job",
+        "reconciliation/lineage.py",
+        "return another_jobs(situation, view, len(ours) - 1) if ours else None",
+        "return None",
+    ),
+    Mutant(
+        "give a job up that a requeue is still on its way to",
+        "reconciliation/plan.py",
+        "if isinstance(step, Report) and unanswered(situation, REQUEUES, now) is not None:",
         "if False:",
+    ),
+    Mutant(
+        "trust the answer of a sender that stood still",
+        "reconciliation/lineage.py",
+        "return record.ended_at - record.started_at <= timedelta(seconds=situation.deadline_s)",
+        "return True",
     ),
     Mutant(
         "act at once after taking the lead from one that may not know it",
