@@ -19,6 +19,7 @@ OPENED_BY = {
     "ownership": "deployment.cluster_name, if this really is our cluster",
     "class_opt_in": '"restartOnSlow":true in the job\'s comment',
     "job_owner": "Operator rights, or the job's owner (docs/single-user.md)",
+    "dependencies": "nothing: it is decided anew from what the comment declares now",
 }
 """By gate: the setting that opens it, for the next decision."""
 

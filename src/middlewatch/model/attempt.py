@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
+from middlewatch.model.dependency import Dependency
 from middlewatch.model.identity import AttemptId, ClusterId
 from middlewatch.model.optin import OptIn
 from middlewatch.model.scheduler import ENDED, JobState, JobView
@@ -109,6 +110,9 @@ class Attempt:
     waits_for: str = ""
     """Why it is not let go yet, where its owner declared what it waits for: a sentence, written by
     whoever decides that."""
+    let_go_after: tuple[Dependency, ...] = ()
+    """What it declared when its release was decided, all of which was done then. Empty: nothing was
+    decided."""
     numbered_again: bool = False
     """Another job had the number before: no earlier attempt under it is of this job."""
     version: int = 0

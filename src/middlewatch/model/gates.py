@@ -12,7 +12,7 @@ from enum import StrEnum
 from middlewatch.model.attempt import Attempt
 from middlewatch.model.identity import ClusterId
 from middlewatch.model.optin import JobMode
-from middlewatch.model.scheduler import ActsFor
+from middlewatch.model.scheduler import ActsFor, JobState
 
 
 class Mode(StrEnum):
@@ -28,6 +28,7 @@ class GateName(StrEnum):
     OWNERSHIP = "ownership"
     CLASS_OPT_IN = "class_opt_in"
     JOB_OWNER = "job_owner"
+    DEPENDENCIES = "dependencies"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +123,10 @@ def gates_for(
                 f"the jobs of {_user(us.user, us.uid)} alone",
             )
         )
+    if attempt.let_go_after and attempt.held and attempt.state is JobState.PENDING:
+        gates.append(
+            Gate(GateName.DEPENDENCIES, declares_as_decided(attempt), _declared_now(attempt))
+        )
     if failure_class in CLASSES_WITH_OWN_OPT_IN:
         gates.append(
             Gate(
@@ -131,6 +136,24 @@ def gates_for(
             )
         )
     return Gates(tuple(gates))
+
+
+def declares_as_decided(attempt: Attempt) -> bool:
+    """Whether all that a held job now declares to wait for was done when its release was decided. Its
+    owner may write something else until it runs; who declares nothing lets nobody release it."""
+    now = attempt.opt_in
+    if now.depends_on_wrong or not now.depends_on:
+        return False
+    return set(now.depends_on) <= set(attempt.let_go_after)
+
+
+def _declared_now(attempt: Attempt) -> str:
+    decided = ", ".join(one.text for one in attempt.let_go_after)
+    now = ", ".join(one.text for one in attempt.opt_in.depends_on)
+    wrong = "; ".join(attempt.opt_in.depends_on_wrong)
+    return (
+        f"its release was decided for {decided}; its comment declares {wrong or now or 'nothing'}"
+    )
 
 
 def _user(name: str, uid: int) -> str:

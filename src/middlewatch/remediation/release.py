@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from middlewatch.model.advice import (
@@ -20,9 +20,10 @@ from middlewatch.model.advice import (
     Disposition,
     Intent,
     Reason,
+    Status,
 )
 from middlewatch.model.attempt import Attempt
-from middlewatch.model.gates import GateName, Gates
+from middlewatch.model.gates import GateName, Gates, declares_as_decided
 from middlewatch.model.optin import JobMode
 from middlewatch.model.policy import Policy
 from middlewatch.model.scheduler import JobState
@@ -31,6 +32,8 @@ from middlewatch.remediation.parents import Judged, ParentFacts, Standing, judge
 USERS_HOLD = "JobHeldUser"
 OPERATORS_HOLD = "JobHeldAdmin"
 _NO_REASON = frozenset({"", "None"})
+READ_AGAIN = timedelta(minutes=2)
+"""Within this time a comment that was changed has been read again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,8 +184,8 @@ def _held_again(advice: Advice, attempt: Attempt) -> bool:
 def _reopens(advice: Advice, inputs: ReleaseInputs) -> bool:
     """Whether something happened after a generation that ended without letting the job go.
 
-    A switch of a mode is nothing that happened. What is: a parent that ended after the outcome, or
-    an operator who has given his hold back to the owner.
+    A switch of a mode is nothing that happened. What is: a parent that ended after the outcome, an
+    owner who has declared something else, or an operator who has given his hold back to the owner.
     """
     status = advice.status
     if advice.desired is not DesiredState.RELEASED or status is None:
@@ -192,12 +195,22 @@ def _reopens(advice: Advice, inputs: ReleaseInputs) -> bool:
     match status.reason:
         case Reason.NOT_PERMITTED:
             ends = [p.attempt.end for p in inputs.parents if p.attempt is not None]
-            return any(end is not None and end.learned_at > status.observed_at for end in ends)
+            later = any(end is not None and end.learned_at > status.observed_at for end in ends)
+            return later or _declared_anew(status, inputs)
         case Reason.OPERATOR_HOLD:
             given_back = _reason(inputs.attempt) == USERS_HOLD
             return given_back and inputs.attempt.last_seen_at > status.observed_at
         case _:
             return False
+
+
+def _declared_anew(status: Status, inputs: ReleaseInputs) -> bool:
+    """Whether it was abandoned over what its owner wrote meanwhile, and that is known by now. Who
+    has put back what stood there before is believed when the comment has been read again."""
+    if not status.detail.startswith(f"gate {GateName.DEPENDENCIES.value} "):
+        return False
+    known = not declares_as_decided(inputs.attempt)
+    return known or inputs.now >= status.observed_at + READ_AGAIN
 
 
 def _let_go(inputs: ReleaseInputs, parents: tuple[Judged, ...]) -> ReleaseOutcome:

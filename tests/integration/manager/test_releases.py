@@ -252,6 +252,39 @@ def test_monitor_mode_records_what_would_have_been_done_and_takes_nothing_over(
     assert after.generation == 1, "a switch of the mode is nothing that happened"
 
 
+def test_what_its_owner_declares_after_the_decision_is_waited_for(world: World) -> None:
+    world.put(done(seconds=12))
+    target = declare(world, child())
+    tick(world, 20)
+    stored = world.store.attempt(target.id)
+    assert stored is not None
+    assert stored.let_go_after == (Dependency("42"),)
+    # Its owner writes another parent, and the controller reads that before it sends the command.
+    detail = "gate dependencies has closed: its comment declares afterok:43"
+    world.put(runs(job_id="43"))
+    world.report(target, Disposition.ABANDONED, Reason.NOT_PERMITTED, at(21), detail)
+    tick(world, 24)
+    assert generation(world, target) == 1
+    world.put(replace(stored, opt_in=child("43").opt_in, version=0))
+    tick(world, 30)
+    assert generation(world, target) == 1
+    assert "afterok:43" in says(world, target)
+    world.put(done(seconds=40, job_id="43"))
+    tick(world, 50)
+    assert generation(world, target) == 2
+    stored = world.store.attempt(target.id)
+    assert stored is not None
+    assert stored.let_go_after == (Dependency("43"),)
+    advice = released(world, target)
+    assert advice is not None
+    assert advice.gates.open
+
+
+def generation(world: World, target: Attempt) -> int:
+    advice = released(world, target)
+    return 0 if advice is None else advice.generation
+
+
 def test_a_killed_manager_goes_on_where_it_was(world: World) -> None:
     world.put(runs())
     target = declare(world, child())

@@ -132,10 +132,15 @@ class World:
         return found
 
     def report(
-        self, attempt: Attempt, disposition: Disposition, reason: Reason, when: datetime
+        self,
+        attempt: Attempt,
+        disposition: Disposition,
+        reason: Reason,
+        when: datetime,
+        detail: str = "",
     ) -> None:
         found = self.advice(attempt)
-        status = Status(found.generation, disposition, reason, when)
+        status = Status(found.generation, disposition, reason, when, detail)
         self.store.apply(Change(advice=(reported(found, status),)))
 
     def everything(self, attempt_id: AttemptId) -> tuple[object, ...]:

@@ -210,6 +210,26 @@ def test_what_was_not_permitted_is_not_permitted_by_a_switch_but_by_a_new_end() 
     assert outcome.decided_anew
 
 
+def test_a_release_that_its_owner_stopped_is_decided_anew_from_what_is_declared_then() -> None:
+    over = replace(
+        ended_as(Disposition.ABANDONED, Reason.NOT_PERMITTED, 60),
+        detail="gate dependencies has closed: its comment declares afterok:43",
+    )
+    decided = (Dependency("42"),)
+    refused = standing_advice(child(), over)
+    # Its comment has not been read again: what stands there is what was there before.
+    unread = inputs(child(let_go_after=decided), existing=refused)
+    assert basis(replace(unread, now=at(61))) is AwaitBasis.RELEASED_BEFORE
+    other = child(Dependency("43"), let_go_after=decided)
+    of_other = ParentFacts(Dependency("43"), Seen.WATCHED, attempt=attempt(job_id="43", uid=7))
+    waits = inputs(other, of_other, existing=refused)
+    assert basis(replace(waits, now=at(61))) is AwaitBasis.PARENTS_NOT_DONE
+    # Its owner has put back what was there.
+    outcome = release_for(replace(unread, now=at(200)))
+    assert isinstance(outcome, Release)
+    assert outcome.decided_anew
+
+
 def test_an_operators_refusal_stands_until_he_gives_the_hold_back() -> None:
     refused = standing_advice(child(), ended_as(Disposition.ABANDONED, Reason.OPERATOR_HOLD))
     seen_before = child(last_seen_at=at(50))

@@ -90,7 +90,8 @@ class Releases:
             mode=mode,
             parents=self._parents.of(attempt, self._asked, now) if attempt.held else (),
             policy=self._policy,
-            gates=self._gates(attempt, name),
+            # What an earlier release was decided for closes no gate of a new decision.
+            gates=self._gates(replace(attempt, let_go_after=()), name),
             existing=self._store.advice(attempt.id),
             now=now,
             cluster_seen=name is not None,
@@ -157,14 +158,13 @@ class Releases:
             kind=MilestoneKind.ADVISED,
             operation=recovery.operation,
         )
-        let = _said(attempt, "")
-        change = replace(
-            let,
+        let = replace(attempt, waits_for="", let_go_after=attempt.opt_in.depends_on)
+        change = Change(
             # A parent that has moved since it was looked at may be running again.
             expected=tuple(
                 (p.attempt.id, p.attempt.version) for p in inputs.parents if p.attempt is not None
             ),
-            attempts=let.attempts + self._succeeded(inputs, outcome),
+            attempts=(let, *self._succeeded(inputs, outcome)),
             decisions=(decision,),
             sequences=(recovery,) if before is None else (),
             advice=(after,),
