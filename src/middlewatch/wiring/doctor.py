@@ -91,7 +91,7 @@ def _program(this: Examined) -> Iterator[Finding]:
         yield Finding("program", Level.WARN, f"{sys.platform} is not tried; Linux is")
 
 
-def _commands(this: Examined) -> Iterator[Finding]:
+def examined_commands(this: Examined) -> Iterator[Finding]:
     if isinstance(this.commands, SshCommands):
         yield from examined_gate(this, this.commands)
         return
@@ -108,6 +108,18 @@ def _commands(this: Examined) -> Iterator[Finding]:
         )
     else:
         yield Finding("commands", Level.OK, f"{', '.join(COMMANDS)} found in {where}")
+    yield from _deadlines(this)
+
+
+def _deadlines(this: Examined) -> Iterator[Finding]:
+    if this.commands is not None and not this.commands.leashed:
+        yield Finding(
+            "deadlines",
+            Level.WARN,
+            "timeout is not found in PATH: a command whose controller is killed or stopped meanwhile "
+            "outlives its deadline, and may take effect beside another controller's",
+            "install coreutils",
+        )
 
 
 def _controller_daemon(this: Examined) -> Iterator[Finding]:
@@ -269,7 +281,7 @@ def _running(this: Examined) -> Iterator[Finding]:
 
 CHECKS: tuple[Callable[[Examined], Iterator[Finding]], ...] = (
     _program,
-    _commands,
+    examined_commands,
     _controller_daemon,
     examined_rights,
     _accounting,

@@ -128,6 +128,12 @@ class Commands:
         except KeyError:
             return uid, ""
 
+    @property
+    def leashed(self) -> bool:
+        """Whether a command that changes something ends at its deadline by itself, although nobody
+        is left to kill it: coreutils' ``timeout`` does that."""
+        return self._timeout is not None
+
     def close(self) -> None:
         """Let go of whatever is kept between two commands; here nothing."""
 
