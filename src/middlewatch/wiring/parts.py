@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import socket
 import threading
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from middlewatch.adapters.api.client import ApiClient
     from middlewatch.adapters.api.control import RemoteStore
 
+MACHINE_ID = Path("/etc/machine-id")
 WAIT_S = 2.0
 """How long one question for hints may stay open; a stop waits for it."""
 SILENT_PAUSE_S = 2.0
@@ -42,7 +44,7 @@ class Service(Protocol):
 @dataclass(frozen=True, slots=True)
 class Parts:
     """One process's means. ``holder`` names it where it takes a lease: the same name after a
-    restart on the same state directory, whose lock lets only one process be it at a time, so
+    restart on the same machine and state directory, whose lock lets only one process be it at a time, so
     that a restarted process goes on at once instead of waiting for its own lease to run out."""
 
     settings: Settings
@@ -89,7 +91,7 @@ def made(settings: Settings, places: Places, scheduler: Scheduler | None = None)
         control=control,
         scheduler=scheduler or scheduler_of(settings, clock),
         journal=FileJournal(places.state),
-        holder=holder_name(places.state / "holder", clock),
+        holder=holder_name(places.state / "holder", clock, this_machine()),
     )
 
 
@@ -136,15 +138,28 @@ class Hints:
         return 0.0
 
 
-def holder_name(path: Path, clock: Clock) -> str:
-    """This state directory's name as a holder of leases, made at the first start."""
+def this_machine(machine_id: Path = MACHINE_ID, name: str = "") -> str:
+    """A mark that this machine keeps and another has not: of its systemd's number, where it has
+    one, and its name, because a machine that was cloned may have kept the number."""
+    try:
+        number = machine_id.read_bytes().strip()
+    except OSError:
+        number = b""
+    # The number itself is to be kept from whoever may read a lease.
+    told = number + b" " + os.fsencode(name or socket.gethostname())
+    return hashlib.sha256(told).hexdigest()[:12]
+
+
+def holder_name(path: Path, clock: Clock, machine: str) -> str:
+    """This state directory's name as a holder of leases, made at its first start on ``machine``. A
+    copy on another one gets a name of its own: both would lead otherwise."""
     try:
         kept = path.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError):
         kept = ""
-    if kept:
+    if kept.endswith(f"-{machine}"):
         return kept
-    name = f"{socket.gethostname().partition('.')[0]}-{clock.token(6)}"
+    name = f"{socket.gethostname().partition('.')[0]}-{clock.token(6)}-{machine}"
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(handle, "w", encoding="ascii", errors="replace") as file:
         file.write(name + "\n")
