@@ -9,7 +9,6 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import socket
 import ssl
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -20,21 +19,11 @@ from urllib.parse import quote, urlencode, urlsplit
 from middlewatch.cli.failure import Exit, Failure
 from middlewatch.cli.session import Session
 from middlewatch.wiring.places import SYSTEM_STATE
+from middlewatch.wiring.sockets import UnixConnection
 
 PAGE = 250
 BODY_LIMIT = 64 * 1024 * 1024
 Query = Mapping[str, object]
-
-
-class _UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path: str, timeout: float) -> None:
-        super().__init__("localhost", timeout=timeout)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self._path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +99,7 @@ class Gateway:
 
     def _connection(self) -> http.client.HTTPConnection:
         if self.socket is not None:
-            return _UnixConnection(str(self.socket), self.timeout_s)
+            return UnixConnection(str(self.socket), self.timeout_s)
         parts = urlsplit(self.url)
         if parts.scheme == "https":
             return http.client.HTTPSConnection(

@@ -103,7 +103,9 @@ def send(
     return Answer(response.status, answer)
 
 
-class _UnixConnection(http.client.HTTPConnection):
+class UnixConnection(http.client.HTTPConnection):
+    """HTTP over a Unix socket. ``timeout`` bounds each wait, in seconds."""
+
     def __init__(self, path: str, timeout: float) -> None:
         super().__init__("localhost", timeout=timeout)
         self._path = path
@@ -124,7 +126,7 @@ def _cut(connection: http.client.HTTPConnection, over: threading.Event) -> None:
 
 def _connection(url: str, timeout_s: float) -> http.client.HTTPConnection:
     if url.startswith("unix:"):
-        return _UnixConnection(url.removeprefix("unix:"), timeout_s)
+        return UnixConnection(url.removeprefix("unix:"), timeout_s)
     parts = urlsplit(url)
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     return kind(parts.hostname or "", parts.port, timeout=timeout_s)
