@@ -194,6 +194,116 @@ def test_a_level_that_nobody_tells_is_not_known_and_is_asked_for_again() -> None
     assert isinstance(port.listing(), Known)
 
 
+class Levelled:
+    """Slurm under PrivateData=jobs, as alice meets it whose level comes and goes."""
+
+    def __init__(self, scope: JobScope = JobScope.AUTO) -> None:
+        self.level, self.mine, self.others = "Operator", MINE, OTHERS
+        self.clock = HandClock()
+        self.commands = ScriptedCommands(self._answer, self.clock)
+        self.commands.who = (2001, "alice")
+        self.port = SlurmScheduler(
+            ClusterId("slurm", "t"),
+            self.commands,  # type: ignore[arg-type]
+            self.clock,
+            scope=scope,
+        )
+
+    def _answer(self, argv: tuple[str, ...]) -> tuple[str, str, int | None]:
+        shown = HEADER + self.mine + (self.others if self.level != "None" else "")
+        return answering_to_alice(shown, level=self.level)(argv)
+
+    def asked_for_the_level(self) -> int:
+        return sum("assoc_mgr" in argv for argv in self.commands.asked)
+
+    def jobs(self) -> list[str]:
+        answer = self.port.listing()
+        assert isinstance(answer, Known)
+        return [view.job_id for view in answer.value.jobs]
+
+
+MINE = line(JobID="7", JobArrayID="7", UserID="2001", UserName="alice")
+OTHERS = line(JobID="8", JobArrayID="8", UserID="2002", UserName="bob")
+
+
+def test_what_a_lost_level_hides_is_not_gone() -> None:
+    slurm = Levelled()
+    assert slurm.jobs() == ["7", "8"]
+    slurm.level = "None"
+    answer = slurm.port.listing()
+    assert isinstance(answer, Unknown)
+    assert "PrivateData" in answer.why
+    listed = slurm.port.listing()
+    assert isinstance(listed, Known)
+    assert listed.value.only_uid == 2001
+
+
+def test_a_job_that_a_lost_level_hides_from_a_look_is_not_gone() -> None:
+    slurm = Levelled()
+    assert slurm.jobs() == ["7", "8"]
+    slurm.level = "None"
+    for _ in range(3):
+        assert isinstance(slurm.port.look(["8"]), Unknown)
+    look = slurm.port.look(["7"])
+    assert isinstance(look, Known)
+    assert look.value.only_uid == 2001
+
+
+def test_a_user_who_never_saw_others_knows_what_is_gone() -> None:
+    slurm = Levelled()
+    slurm.level = "None"
+    assert slurm.jobs() == ["7"]
+    slurm.mine = ""
+    look = slurm.port.look(["7"])
+    assert isinstance(look, Known)
+    assert look.value.jobs == ()
+
+
+def test_where_the_whole_cluster_is_meant_a_lost_level_ends_every_look() -> None:
+    slurm = Levelled(JobScope.ALL)
+    assert slurm.jobs() == ["7", "8"]
+    slurm.level = "None"
+    assert isinstance(slurm.port.listing(), Unknown)
+    assert isinstance(slurm.port.listing(), Unknown)
+    assert isinstance(slurm.port.look(["7"]), Unknown)
+
+
+def test_what_is_gone_is_gone_where_the_level_is_still_there() -> None:
+    slurm = Levelled()
+    assert slurm.jobs() == ["7", "8"]
+    slurm.others = ""
+    assert slurm.jobs() == ["7"]
+    look = slurm.port.look(["8"])
+    assert isinstance(look, Known)
+    assert look.value.jobs == ()
+    assert look.value.only_uid is None
+
+
+def test_jobs_that_are_missing_while_nobody_tells_the_level_are_not_gone() -> None:
+    slurm = Levelled()
+    assert slurm.jobs() == ["7", "8"]
+    slurm.others, slurm.level = "", ""
+    assert isinstance(slurm.port.listing(), Unknown)
+
+
+def test_the_level_is_read_again_each_minute_and_kept_while_nobody_tells_it() -> None:
+    slurm = Levelled()
+    for _ in range(10):
+        slurm.jobs()
+    assert slurm.asked_for_the_level() == 1
+    slurm.clock.sleep(61)
+    slurm.level = ""
+    assert slurm.jobs() == ["7", "8"]
+    slurm.jobs()
+    assert slurm.asked_for_the_level() == 2
+    slurm.clock.sleep(61)
+    slurm.level = "None"
+    assert slurm.jobs() == ["7"]
+    slurm.clock.sleep(61)
+    slurm.level = "Operator"
+    assert slurm.jobs() == ["7", "8"]
+
+
 def test_a_look_at_somebody_elses_job_shows_it_where_slurm_does() -> None:
     port, _ = as_alice(answering_to_alice(MIXED, private="none"), JobScope.AUTO)
     answer = port.look(["8"])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
 
 from middlewatch.adapters.slurm.cluster import slurm_user
 from middlewatch.adapters.slurm.command import Commands, Finished
@@ -17,12 +18,15 @@ from middlewatch.model.scheduler import ActsFor, JobScope
 from middlewatch.ports.clock import Clock
 
 LEVELS = frozenset({"Operator", "Administrator"})
+LEVEL_FOR = timedelta(minutes=1)
+"""How long a level that was told counts: an operator may grant it or take it away at any time."""
 _NOBODY = "No users currently cached"
 _NO_ACCOUNTING = frozenset({"", "(null)", "accounting_storage/none"})
 
 
 class Reach:
-    """Answers that are certain are kept: rights are given and taken at a restart of ours."""
+    """An answer that is certain is kept for a minute, and beyond it while nobody tells another: an
+    outage takes no right away."""
 
     def __init__(
         self,
@@ -36,6 +40,8 @@ class Reach:
         self._clock = clock
         self._scope = scope
         self._privileged: Known[bool] | None = None
+        self._asked_at: datetime | None = None
+        self._had = False
 
     def acts_for(self, config: Mapping[str, str]) -> Answer[ActsFor]:
         """``config`` is that of slurmctld. `Unknown` where the user or its level is not known."""
@@ -56,12 +62,27 @@ class Reach:
 
     def privileged(self, config: Mapping[str, str]) -> Answer[bool]:
         """Whether this user sees, and may change, the jobs of all others."""
-        if self._privileged is None:
-            answer = self._find_out(config)
-            if not isinstance(answer, Known):
-                return answer
+        now = self._clock.now()
+        known, asked_at = self._privileged, self._asked_at
+        recent = asked_at is not None and timedelta(0) <= now - asked_at <= LEVEL_FOR
+        if known is not None and recent:
+            return known
+        answer = self.privileged_now(config)
+        return known if known is not None and not isinstance(answer, Known) else answer
+
+    def privileged_now(self, config: Mapping[str, str]) -> Answer[bool]:
+        """`privileged`, asked for anew, whatever was told before."""
+        self._asked_at = self._clock.now()
+        answer = self._find_out(config)
+        if isinstance(answer, Known):
             self._privileged = answer
-        return self._privileged
+            self._had = self._had or answer.value
+        return answer
+
+    @property
+    def lost(self) -> bool:
+        """Whether it has been taken away since we began: what was asked about then may be hidden."""
+        return self._had and self._privileged is not None and not self._privileged.value
 
     def _find_out(self, config: Mapping[str, str]) -> Answer[bool]:
         now = self._clock.now()

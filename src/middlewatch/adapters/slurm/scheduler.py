@@ -27,12 +27,17 @@ from middlewatch.model.scheduler import (
     ClusterFacts,
     JobDetail,
     JobScope,
+    JobView,
     PartitionView,
     Snapshot,
 )
 from middlewatch.ports.clock import Clock
 from middlewatch.ports.errors import PortError, Refused
 
+_LOST = (
+    "PrivateData=jobs hides jobs from this user now, whose level in Slurm showed them before: give it "
+    "back, or start anew"
+)
 _SILENTLY_IGNORED = "Invalid job format specification"
 
 
@@ -71,6 +76,8 @@ class SlurmScheduler:
         self._config: dict[str, str] = {}
         self._listed: int | None = None
         """Jobs in the last full listing, if there was one."""
+        self._showed_others = False
+        """Whether the last full listing of everybody's jobs held one of another user."""
 
     # -------------------------------------------------------------------------- the cluster
 
@@ -158,9 +165,36 @@ class SlurmScheduler:
             for row in whole_jobs(rows.value)
             if (row.view.job_id in wanted if wanted else only is None or row.view.uid == only)
         )
+        if "jobs" in facts.value.private_data:
+            hidden = self._hidden_since(wanted, jobs, only)
+            if hidden:
+                return Unknown(hidden, rows.as_of)
         if not wanted:
             self._listed = len(rows.value)
         return Known(Snapshot(name, rows.as_of, jobs, only), rows.as_of)
+
+    def _hidden_since(
+        self, wanted: tuple[str, ...], jobs: tuple[JobView, ...], only: int | None
+    ) -> str:
+        """Why what is missing may be hidden since a moment ago, or nothing. A level that is taken
+        away hides all that is others' at once, and what is hidden looks as if it were gone."""
+        if only is not None:
+            # A listing says for whom it is complete; of a job that is looked at nobody knows whose.
+            return _LOST if len(jobs) < len(wanted) and self._reach.lost else ""
+        user = self._commands.user()
+        others = any(user is None or view.uid != user[0] for view in jobs)
+        lacks = len(jobs) < len(wanted) if wanted else self._showed_others and not others
+        if lacks:
+            with self._lock:
+                config = self._config
+            sees_all = self._reach.privileged_now(config)
+            if not isinstance(sees_all, Known):
+                return f"PrivateData=jobs may hide jobs from this user now: {_why(sees_all)}"
+            if not sees_all.value:
+                return _LOST
+        if not wanted:
+            self._showed_others = others
+        return ""
 
     def _rows(
         self, wanted: tuple[str, ...], only_uid: int | None = None
