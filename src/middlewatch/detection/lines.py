@@ -20,7 +20,7 @@ from middlewatch.detection.pace import network_seen, planned
 from middlewatch.detection.phases import BEFORE_STEPS, alive, in_phase, silent_s
 from middlewatch.detection.progress import after_progress_line, figures, recovered
 from middlewatch.detection.stamps import Moment, Times, when
-from middlewatch.detection.state import DetectionState
+from middlewatch.detection.state import DetectionState, aim
 from middlewatch.detection.stride import Stride, plain
 from middlewatch.model.copies import replace
 from middlewatch.model.pattern import PatternKind
@@ -191,7 +191,7 @@ class Lines:
         last, at = state.progress.last_step, state.progress.last_step_at
         if state.resume_above is None or state.resumed_step is not None:
             return
-        if last is None or at is None or last <= state.resume_above:
+        if last is None or at is None or not state.progress.reached.beyond(aim(state)):
             return
         if state.resume_by is not None and state.counter.rank < min(state.resume_by, 0):
             # A bar of the data or of the shards of a checkpoint, before training has begun.

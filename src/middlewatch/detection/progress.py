@@ -139,11 +139,14 @@ def _followed(state: DetectionState, hit: Hit, step: int) -> DetectionState | No
     other = counter.other_times if counter.other == hit.pattern.id else 0
     more = step > counter.other_step
     enough = OTHER_LOOP_TIMES if counter.pattern.startswith(LOOP) else OTHER_TIMES
-    if counter.pattern and rank <= counter.rank and not (more and other + 1 >= enough):
+    no_more = more and other + 1 >= enough
+    if counter.pattern and rank <= counter.rank and not no_more and not _lost_by(state, hit, rank):
         return None
     known = Counter(hit.pattern.id, rank, epochs=counter.epochs, epoch=counter.epoch)
     if not counter.pattern:
         return replace(state, counter=known)
+    if rank <= counter.rank and no_more:
+        known = replace(known, instead_of=counter.pattern)
     return replace(
         state,
         progress=replace(state.progress, last_step=None),
@@ -154,6 +157,16 @@ def _followed(state: DetectionState, hit: Hit, step: int) -> DetectionState | No
         step_s=None,
         step_of="",
     )
+
+
+def _lost_by(state: DetectionState, hit: Hit, rank: int) -> bool:
+    """Whether this counter goes before another that is as explicit: by it the attempt before was
+    followed, and only its steps tell whether this one gets beyond that. Not where it was given up
+    once, as it is printed too seldom: the two would take turns."""
+    counter, lost = state.counter, state.resume_of
+    if lost is None or state.resumed_step is not None or counter.instead_of == hit.pattern.id:
+        return False
+    return lost.name == hit.pattern.id and rank == counter.rank
 
 
 def _other_counter(state: DetectionState, hit: Hit, step: int, at: Moment) -> DetectionState:

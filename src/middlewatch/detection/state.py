@@ -13,6 +13,7 @@ from datetime import datetime
 from middlewatch.detection.series import Numbers, Parts, Speed
 from middlewatch.model.identity import AttemptId
 from middlewatch.model.signal import Progress
+from middlewatch.model.steps import Reached, StepCounter
 
 RECENT_INTERVALS = 64
 RECENT_STEP_TIMES = 31
@@ -71,6 +72,7 @@ class Counter:
     one that was seen ``lower_times`` times going up: one process that lags, or the count went back.
     ``other`` is the counter that went up ``other_times`` times since the followed one moved.
     ``epochs`` is how many the training has, ``ticks`` the lines without a step that were counted.
+    ``instead_of`` is the counter that was followed before, where it was printed no more.
     """
 
     pattern: str = ""
@@ -90,6 +92,7 @@ class Counter:
     other: str = ""
     other_step: int = 0
     other_times: int = 0
+    instead_of: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +171,8 @@ class DetectionState:
     """What the attempt before called its first epoch: a training that goes on counts from there."""
     saved_in: str = ""
     """The directory in which its checkpoints are, as its save lines tell."""
+    resume_of: StepCounter | None = None
+    """The counter of ``resume_above``; None where that is not known: then any counter's step counts."""
 
 
 def fresh(attempt_id: AttemptId, resume_above: int | None = None) -> DetectionState:
@@ -179,3 +184,13 @@ def furthest(state: DetectionState) -> int | None:
     """The last step that the attempt came to, where its count began anew the one before that."""
     last = state.progress.last_step
     return state.reached if last is None else last
+
+
+def came_to(state: DetectionState) -> Reached:
+    """`furthest`, with the counter that it is of."""
+    return Reached(furthest(state), state.progress.steps_of)
+
+
+def aim(state: DetectionState) -> Reached:
+    """What the attempt is to pass: the step that was lost before it."""
+    return Reached(state.resume_above, state.resume_of)

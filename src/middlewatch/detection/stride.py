@@ -20,11 +20,13 @@ from middlewatch.detection.state import (
     RECENT_INTERVALS,
     RECENT_PAUSES,
     RECENT_STEP_TIMES,
+    Counter,
     DetectionState,
 )
 from middlewatch.model.copies import replace
 from middlewatch.model.pattern import PatternKind, ProgressForm
 from middlewatch.model.signal import Phase
+from middlewatch.model.steps import StepCounter
 
 LONGEST_STEP_S = 86_400.0
 """A line that tells of a longer step is not believed."""
@@ -40,11 +42,16 @@ def plain(state: DetectionState) -> bool:
         and state.counter.lower is None
         and state.progress.last_step is not None
         and state.advanced_at is not None
-        and (state.resume_above is None or state.resumed_step is not None)
+        and (state.resume_above is None or state.resumed_step is not None or _another(state))
         and not (
             state.silence_reported or state.saving_unconfirmed or state.ended or state.interrupted
         )
     )
+
+
+def _another(state: DetectionState) -> bool:
+    """Whether steps are followed that pass nothing, because another counter's were lost."""
+    return state.resume_of is not None and state.resume_of.name != state.counter.pattern
 
 
 class Stride:
@@ -217,6 +224,7 @@ class Stride:
             first_step_at=at if before.first_step_at is None else before.first_step_at,
             last_step=self._last,
             last_step_at=at,
+            steps_of=_of(state.counter, before.steps_of),
             step_time_s=median(step_times) if step_times else before.step_time_s,
             throughput=_newest(last.throughput, before.throughput),
             loss=_newest(last.loss, before.loss),
@@ -251,6 +259,13 @@ def own_step_time(groups: dict[str, str]) -> float | None:
         rate = real(groups["step_rate"])
         told = 1 / rate if rate else None
     return told if told is not None and 0 <= told <= LONGEST_STEP_S else None
+
+
+def _of(counter: Counter, before: StepCounter | None) -> StepCounter:
+    """The counter that is followed, as it is kept beside its steps."""
+    if before is not None and before.name == counter.pattern and before.rank == counter.rank:
+        return before
+    return StepCounter(counter.pattern, counter.rank)
 
 
 def _newest(told: float | None, before: float | None) -> float | None:

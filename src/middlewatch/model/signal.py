@@ -13,6 +13,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from middlewatch.model.identity import AttemptId
+from middlewatch.model.steps import Reached, StepCounter
 
 
 class Domain(StrEnum):
@@ -202,3 +203,10 @@ class Progress:
     pauses: tuple[Pause, ...] = ()
     """The silences that came nearest to their limits or went beyond them; at most eight."""
     updated_at: datetime | None = None
+    steps_of: StepCounter | None = None
+    """The counter of ``last_step``, or of the last one that was seen where the count began anew; None
+    in records of versions that did not write it down."""
+
+    @property
+    def reached(self) -> Reached:
+        return Reached(self.last_step, self.steps_of)

@@ -20,6 +20,7 @@ from middlewatch.model.optin import JobMode
 from middlewatch.model.policy import Policy
 from middlewatch.model.scheduler import AccountingRecord, JobFlag, JobState
 from middlewatch.model.signal import SignalKind
+from middlewatch.model.steps import Reached, StepCounter
 from middlewatch.services.watcher import Watcher, WatcherReport, WatcherSettings
 from tests.integration.watcher.scripted import ScriptedScheduler
 from tests.integration.watcher.world import CLUSTER, COMMENT, made
@@ -588,6 +589,31 @@ def test_step_beyond_the_first_fault_is_told_to_each_restart_that_had_not_come_s
         (milestone,) = here.store.milestones(name)
         told = (milestone.kind, milestone.step, milestone.past_step, milestone.source)
         assert told == (MilestoneKind.RESUMED, 26, 25, MilestoneSource.LOG)
+
+
+def test_step_of_another_counter_is_not_beyond_the_fault(here: Here) -> None:
+    """The successor prints a count of something else first, as explicitly as its steps."""
+    here.job()
+    here.log.write_bytes(b"step 0024/8000 loss 2.1\nstep 0025/8000 loss 2.1\n" + CRASH)
+    here.tick()
+    here.end()
+    here.tick()
+    name = advised(here)
+    here.requeue()
+    here.tick(5)
+    here.start()
+    line = "INFO fairseq2 - Train Metrics (step {}) - Cross Entropy Loss: 3.2 | Elapsed Time: 10s\n"
+    here.log.write_text("".join(line.format(step) for step in (1000, 2000)))
+    here.tick()
+    here.tick()
+    reached = here.store.progress(here.attempts()[1].id)
+    assert reached is not None
+    assert reached.reached == Reached(2000, StepCounter("fairseq2.step", 1))
+    assert here.store.milestones(name) == ()
+    append_to(here, b"step 0025/8000 loss 2.1\nstep 0026/8000 loss 2.1\n")
+    here.tick()
+    (milestone,) = here.store.milestones(name)
+    assert (milestone.kind, milestone.step, milestone.past_step) == (MilestoneKind.RESUMED, 26, 25)
 
 
 def epoch_line(epoch: int, step: int) -> bytes:

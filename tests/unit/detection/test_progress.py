@@ -5,13 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 from middlewatch.detection.progress import any_loop
+from middlewatch.detection.state import came_to
 from middlewatch.model.attempt import EndedBy
 from middlewatch.model.signal import Phase
+from middlewatch.model.steps import Reached, StepCounter
 from tests.unit.detection.given import (
     BAR,
     CRASH,
     EVALUATION,
+    LAUNCHER,
     LOADED,
+    OTHER,
     OWN,
     SAVED,
     SAVING,
@@ -259,6 +263,63 @@ def test_a_loop_before_training_passes_no_step_that_a_better_counter_lost() -> N
     alike.state = replace(alike.state, resume_by=-2)
     alike.look(1, hit(loop, step=26))
     assert alike.resumed == [(26, at(1))]
+
+
+def test_last_step_is_kept_with_its_counter() -> None:
+    story = Story()
+    assert story.state.progress.steps_of is None
+    story.look(1, hit(BAR, step=5, total=100))
+    assert story.state.progress.reached == Reached(5, StepCounter(BAR.id, 0))
+    story.look(2, hit(STEP, step=3))
+    assert story.state.progress.reached == Reached(3, StepCounter(STEP.id, 1))
+
+
+def after_a_fault(step: int, of: StepCounter) -> Story:
+    story = Story(resume_above=step)
+    story.state = replace(story.state, resume_of=of, resume_by=of.rank)
+    return story
+
+
+def test_step_of_another_counter_passes_nothing() -> None:
+    story = after_a_fault(25, StepCounter(STEP.id, 1))
+    for number, step in enumerate((500, 1000, 1500, 2000)):
+        story.look(number, hit(OTHER, step=step))
+    assert story.state.progress.reached == Reached(2000, StepCounter(OTHER.id, 1))
+    assert story.resumed == []
+
+
+def test_counter_that_was_lost_is_followed_as_soon_as_it_is_printed() -> None:
+    story = after_a_fault(25, StepCounter(STEP.id, 1))
+    story.look(1, hit(OTHER, step=2000))
+    story.steps(21, 27, 2)
+    assert story.state.counter.pattern == STEP.id
+    assert story.resumed == [(26, at(7))]
+    # Without a fault before it the first of two that are alike explicit is followed.
+    fresh = Story()
+    fresh.look(1, hit(OTHER, step=2000))
+    fresh.steps(21, 27, 2)
+    assert fresh.state.counter.pattern == OTHER.id
+
+
+def test_two_counters_do_not_take_turns_though_one_of_them_was_lost() -> None:
+    story = after_a_fault(25, StepCounter(STEP.id, 1))
+    story.look(0, hit(STEP, step=1))
+    for number in range(1, 30):
+        story.look(number, hit(OTHER, step=100 + number))
+    assert story.state.counter.pattern == OTHER.id
+    story.look(30, hit(STEP, step=2))
+    story.look(31, hit(OTHER, step=131))
+    assert story.state.progress.reached == Reached(131, StepCounter(OTHER.id, 1))
+    assert len(story.state.intervals) > 5
+
+
+def test_counter_of_the_last_step_is_known_where_the_count_begins_anew() -> None:
+    story = Story()
+    story.steps(1, 9, 0)
+    story.look(10, hit(LAUNCHER))
+    story.look(11, hit(LOADED, step=5))
+    assert came_to(story.state) == Reached(9, StepCounter(STEP.id, 1))
+    assert story.state.progress.last_step is None
 
 
 def test_state_of_a_long_job_stays_small() -> None:

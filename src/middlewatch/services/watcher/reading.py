@@ -14,11 +14,12 @@ from typing import NamedTuple
 
 from middlewatch.detection.batch import Batch, Hit, Unreadable
 from middlewatch.detection.progress import any_loop
-from middlewatch.detection.state import DetectionState, fresh, furthest
+from middlewatch.detection.state import DetectionState, aim, came_to, fresh
 from middlewatch.model.attempt import Attempt
 from middlewatch.model.copies import replace
 from middlewatch.model.pattern import Pattern, PatternKind
 from middlewatch.model.scheduler import JobState
+from middlewatch.model.steps import furthest_of
 from middlewatch.ports import errors
 from middlewatch.ports.scanner import (
     OWN_PROGRESS,
@@ -310,17 +311,21 @@ class Reader:
             return state
         earlier = self.watch_of(before).detection
         # What was lost before and not passed since is lost still.
-        known = (furthest(earlier), earlier.resume_above)
-        above = max((step for step in known if step is not None), default=None)
+        lost = furthest_of(aim(earlier), came_to(earlier))
         by, epochs_from = earlier.resume_by, earlier.epochs_from
-        if furthest(earlier) is not None:
+        if came_to(earlier).step is not None:
             by = earlier.counter.rank if by is None else max(by, earlier.counter.rank)
         if earlier.counter.per_epoch is not None:
             epochs_from = earlier.counter.first_epoch
-        aim = (above, by, epochs_from)
-        if aim == (state.resume_above, state.resume_by, state.epochs_from):
+        if (lost, by, epochs_from) == (aim(state), state.resume_by, state.epochs_from):
             return state
-        return replace(state, resume_above=above, resume_by=by, epochs_from=epochs_from)
+        return replace(
+            state,
+            resume_above=lost.step,
+            resume_of=lost.of,
+            resume_by=by,
+            epochs_from=epochs_from,
+        )
 
     def _left(self, kept: Kept) -> bool:
         """Whether an earlier attempt needs its files no more."""
