@@ -8,18 +8,21 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
+from middlewatch.model.attempt import EndedBy
 from middlewatch.model.milestone import Milestone, MilestoneKind, MilestoneSource
 from middlewatch.model.policy import Policy
 from middlewatch.model.recovery import Mark, Moment, PartName, Recovery, RecoveryState
 from middlewatch.model.signal import Progress
+from middlewatch.model.steps import StepCounter
 from middlewatch.remediation import AttemptStory, recovery_of
 from middlewatch.remediation.recovery import resumed_key
 from middlewatch.remediation.timing import Stage, measured
-from tests.unit.attribution.made import at, attempt
+from tests.unit.attribution.made import at, attempt, ended
 from tests.unit.remediation.made import advice
 
 SECONDS = st.floats(-5000, 5000, allow_nan=False).map(lambda s: round(s, 3))
 SOURCES = st.sampled_from([None, *MilestoneSource])
+COUNTERS = st.sampled_from([None, StepCounter("a", 1), StepCounter("b", 1), StepCounter("c", -2)])
 
 
 @st.composite
@@ -80,7 +83,7 @@ def lines(draw: st.DrawFn) -> tuple[AttemptStory, ...]:
             key = resumed_key(winner.id)
             made.append(
                 Milestone(
-                    "s0", key, at(draw(SECONDS)), at(draw(SECONDS)), MilestoneKind.RESUMED, step=51
+                    "s0", key, at(draw(SECONDS)), at(draw(SECONDS)), MilestoneKind.RESUMED, step=61
                 )
             )
         first_at = draw(st.none() | SECONDS.map(at))
@@ -88,12 +91,15 @@ def lines(draw: st.DrawFn) -> tuple[AttemptStory, ...]:
             one.id,
             first_step=None if first_at is None else 1,
             first_step_at=first_at,
-            last_step=None if first_at is None else 20,
+            last_step=None if first_at is None else draw(st.sampled_from([20, 60])),
+            last_step_at=first_at,
             last_output_at=first_at,
+            steps_of=draw(COUNTERS),
         )
+        over = ended(EndedBy.FAILURE, attempt_index=number) if draw(st.booleans()) else one
         stories.append(
             AttemptStory(
-                one,
+                over,
                 draw(st.none() | st.just(progress)),
                 draw(st.just(advice(one)) if number == 0 else st.none() | st.just(advice(one))),
                 tuple(made),
@@ -116,6 +122,11 @@ def test_every_recovery_adds_up_and_is_verified_only_by_a_step(
     if found.state is RecoveryState.VERIFIED and found.lost_step is not None:
         assert found.resumed_step is not None
         assert found.resumed_step > found.lost_step
+        last = next(s for s in line if s.attempt.attempt_index == found.attempts[-1])
+        told = any(m.kind is MilestoneKind.RESUMED for m in line[0].milestones)
+        of = None if last.progress is None else last.progress.steps_of
+        # By its own last step only where that is of the counter that was lost.
+        assert told or of is None or found.lost_of in {"", of.name}
     if found.state is RecoveryState.UNDER_WAY:
         assert not found.settled
 

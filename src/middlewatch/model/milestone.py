@@ -7,6 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from middlewatch.model.identity import AttemptId
+from middlewatch.model.steps import StepCounter
 
 
 class MilestoneKind(StrEnum):
@@ -95,3 +96,5 @@ class Milestone:
     source: MilestoneSource | None = None
     """None in records of versions that did not write it down."""
     past_step: int | None = None
+    steps_of: StepCounter | None = None
+    """The counter of ``step``, of a fault; None where it is not known."""

@@ -108,6 +108,8 @@ class Recovery:
     attempts: tuple[int, ...] = ()
     lost_step: int | None = None
     """The last step before the fault; None where none was seen."""
+    lost_of: str = ""
+    """The name of the counter of ``lost_step``: only a step of it is beyond; empty: not known."""
     checkpoint_step: int | None = None
     """The newest checkpoint that was known to be complete at the fault."""
     loaded_step: int | None = None

@@ -14,6 +14,7 @@ from itertools import pairwise
 
 from middlewatch.model.attempt import EndedBy
 from middlewatch.model.signal import Domain
+from middlewatch.model.steps import Reached, furthest_of
 from middlewatch.remediation.inputs import DecisionInputs, PastAttempt
 from middlewatch.remediation.outcome import Budget, BudgetName
 
@@ -53,6 +54,7 @@ def present(inputs: DecisionInputs) -> PastAttempt:
         last_step=None if progress is None else progress.last_step,
         checkpoint_step=None if progress is None else progress.checkpoint_step,
         loaded_step=None if progress is None else progress.loaded_step,
+        steps_of=None if progress is None else progress.steps_of,
     )
 
 
@@ -132,17 +134,18 @@ def not_recovered(line: Sequence[PastAttempt]) -> tuple[PastAttempt, ...]:
     """The last attempts of ``line`` that we restarted a job into and that did not pass the step
     which was lost before them, oldest first, with the attempt before them, whose fault it was; empty
     where there are none. Starts that the scheduler itself broke are left out, and an attempt that
-    wrote a new checkpoint won something, whatever step it came to."""
+    wrote a new checkpoint won something, whatever step it came to; of one whose steps are of another
+    counter nobody can tell that it won nothing."""
     stretch: list[PastAttempt] = []
     furthest = _furthest_before(line)
     saved = _saved_before(line)
     for number in range(len(line) - 1, 0, -1):
         attempt, before, lost = line[number], line[number - 1], furthest[number]
-        if not before.restarted_by_us or lost is None:
+        if not before.restarted_by_us or lost.step is None:
             break
         if _broken(attempt):
             continue
-        if attempt.last_step is not None and attempt.last_step > lost:
+        if attempt.reached.beyond(lost) or attempt.reached.another_of(lost):
             break
         best, written = saved[number], attempt.checkpoint_step
         if written is not None and (best is None or written > best):
@@ -155,14 +158,13 @@ def not_recovered(line: Sequence[PastAttempt]) -> tuple[PastAttempt, ...]:
     return (cause, *reversed(stretch))
 
 
-def _furthest_before(line: Sequence[PastAttempt]) -> list[int | None]:
+def _furthest_before(line: Sequence[PastAttempt]) -> list[Reached]:
     """Of each attempt, the furthest step that was seen of those before it."""
-    found: list[int | None] = []
-    far: int | None = None
+    found: list[Reached] = []
+    far = Reached()
     for attempt in line:
         found.append(far)
-        if attempt.last_step is not None:
-            far = attempt.last_step if far is None else max(far, attempt.last_step)
+        far = furthest_of(far, attempt.reached)
     return found
 
 
@@ -183,13 +185,14 @@ def _without_progress(line: Sequence[PastAttempt], limit: int) -> Budget:
     stretch = not_recovered(line)
     if not stretch:
         note = "no restart in vain stands before this"
-        if line[-1].last_step is None and _furthest_before(line)[-1] is None:
+        if line[-1].last_step is None and _furthest_before(line)[-1].step is None:
             note = "this job prints no steps: whether it got further is not known"
         return Budget(name, 0, limit, True, False, note)
     used = len(stretch) - 1
-    lost = max(a.last_step for a in line if a.last_step is not None)
+    far = furthest_of(*(attempt.reached for attempt in line))
+    lost = far.step
     classes = {attempt.failure_class for attempt in stretch}
-    steps = {attempt.last_step for attempt in stretch[1:]}
+    steps = {a.last_step if a.reached.alike(far) else None for a in stretch[1:]}
     alike = len(classes) == 1 and "" not in classes
     if not alike and (len(steps) > 1 or None in steps):
         told = ", ".join(sorted(classes - {""})) or "nothing that is known"

@@ -101,6 +101,7 @@ def past_attempt(
         last_step=None if progress is None else progress.last_step,
         checkpoint_step=None if progress is None else progress.checkpoint_step,
         loaded_step=None if progress is None else progress.loaded_step,
+        steps_of=None if progress is None else progress.steps_of,
     )
 
 

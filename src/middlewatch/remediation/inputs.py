@@ -20,6 +20,7 @@ from middlewatch.model.optin import JobMode
 from middlewatch.model.policy import Policy
 from middlewatch.model.scheduler import JobState, PartitionView
 from middlewatch.model.signal import Domain, Progress, Signal, SignalKind, SourceKind
+from middlewatch.model.steps import Reached, StepCounter
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +133,12 @@ class PastAttempt:
     last_step: int | None = None
     checkpoint_step: int | None = None
     loaded_step: int | None = None
+    steps_of: StepCounter | None = None
+    """The counter of ``last_step``; None in what versions froze that did not write it down."""
+
+    @property
+    def reached(self) -> Reached:
+        return Reached(self.last_step, self.steps_of)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,12 @@ from itertools import pairwise
 from middlewatch.model.milestone import Milestone, MilestoneKind, MilestoneSource
 from middlewatch.model.policy import Policy
 from middlewatch.model.recovery import Mark, Moment, Recovery, RecoveryState
+from middlewatch.model.steps import Reached, furthest_of
 from middlewatch.remediation.recovery_ends import settled, state_of
 from middlewatch.remediation.story import AttemptStory
 from middlewatch.remediation.timing import Stage, measured, milestone_moments, silent, stages_of
+
+NOTHING = Reached()
 
 
 def resumed_key(attempt_id: str) -> str:
@@ -40,7 +43,7 @@ def recovery_of(
     now: datetime,
     policy: Policy,
     *,
-    reached_before: int | None = None,
+    reached_before: Reached = NOTHING,
     version: int = 0,
 ) -> Recovery | None:
     """The recovery of ``line[0]``'s fault; ``line`` goes on with the attempts of its job after it,
@@ -55,7 +58,7 @@ def recovery_of(
     begin = marks.get(Mark.FAULT)
     if advice is None or begin is None or not advice.gates.open:
         return None
-    lost = _furthest(lost_step(first), reached_before)
+    lost = furthest_of(reached_before, lost_at(first))
     passed = _passed(line, lost)
     reached = line if passed is None else line[: passed.at + 1]
     times = measured(begin, _stages(reached, passed))
@@ -78,7 +81,8 @@ def recovery_of(
         failure_class=advice.failure_class,
         settled=settled(state, newest, now),
         attempts=tuple(story.attempt.attempt_index for story in reached[1:]),
-        lost_step=lost if passed is None else passed.past_step,
+        lost_step=lost.step if passed is None else passed.past_step,
+        lost_of="" if lost.of is None else lost.of.name,
         checkpoint_step=None if progress is None else progress.checkpoint_step,
         loaded_step=_loaded(reached),
         resumed_step=None if passed is None else passed.moment.step,
@@ -92,18 +96,15 @@ def recovery_of(
     )
 
 
-def lost_step(story: AttemptStory) -> int | None:
-    """The last step that was seen of an attempt; None where none was."""
-    told = [m.step for m in story.milestones if m.kind is MilestoneKind.FAULT]
-    return _furthest(*told, None if story.progress is None else story.progress.last_step)
-
-
-def _furthest(*steps: int | None) -> int | None:
-    return max((step for step in steps if step is not None), default=None)
+def lost_at(story: AttemptStory) -> Reached:
+    """The last step that was seen of an attempt."""
+    faults = [m for m in story.milestones if m.kind is MilestoneKind.FAULT]
+    told = [Reached(fault.step, fault.steps_of) for fault in faults]
+    return furthest_of(*told, NOTHING if story.progress is None else story.progress.reached)
 
 
 def missing_milestones(
-    line: Sequence[AttemptStory], now: datetime, reached_before: int | None = None
+    line: Sequence[AttemptStory], now: datetime, reached_before: Reached = NOTHING
 ) -> tuple[Milestone, ...]:
     """Milestones that the records of the line show and nobody has written: that the successor runs,
     where it began after the controller had reported; and *resumed*, where no step was lost."""
@@ -126,7 +127,7 @@ def missing_milestones(
                 )
             )
     first = line[0]
-    lost = _furthest(lost_step(first), reached_before)
+    lost = furthest_of(reached_before, lost_at(first))
     passed = None if first.restart is None else _passed(line, lost)
     if passed is not None and first.restart is not None and first.restart.gates.open:
         key = resumed_key(line[passed.at].attempt.id)
@@ -150,12 +151,13 @@ def missing_milestones(
 # -- how far it came --------------------------------------------------------------------------
 
 
-def _passed(line: Sequence[AttemptStory], lost: int | None) -> _Passed | None:
+def _passed(line: Sequence[AttemptStory], lost: Reached) -> _Passed | None:
     """Who passed the lost step, by the milestone that the watcher wrote. Where no step was lost,
-    it is whoever printed the first one; of an attempt that is over, its last step tells, too."""
+    it is whoever printed the first one; of an attempt that is over, its last step tells, too, if
+    it is of the same counter."""
     first = line[0]
     told = {m.idempotency_key: m for m in first.milestones if m.kind is MilestoneKind.RESUMED}
-    nothing_lost = lost is None and silent(first)
+    nothing_lost = lost.step is None and silent(first)
     for number, story in enumerate(line[1:], 1):
         index, progress = story.attempt.attempt_index, story.progress
         milestone = told.get(resumed_key(story.attempt.id))
@@ -169,17 +171,19 @@ def _passed(line: Sequence[AttemptStory], lost: int | None) -> _Passed | None:
                 step=milestone.step,
             )
             past = milestone.past_step
-            return _Passed(number, moment, lost if past is None else past)
+            return _Passed(number, moment, lost.step if past is None else past)
         if progress is None:
             continue
         moment = replace(moment, source=MilestoneSource.LOG)
         if nothing_lost and progress.first_step_at is not None:
             at = progress.first_step_at
             return _Passed(number, replace(moment, at=at, step=progress.first_step), None)
-        last, at_last = progress.last_step, progress.last_step_at
-        over = story.attempt.end is not None and last is not None and at_last is not None
-        if over and lost is not None and last is not None and last > lost and at_last is not None:
-            return _Passed(number, replace(moment, at=at_last, step=last), lost)
+        at_last = progress.last_step_at
+        if story.attempt.end is None or at_last is None:
+            continue
+        if progress.reached.beyond(lost):
+            moment = replace(moment, at=at_last, step=progress.last_step)
+            return _Passed(number, moment, lost.step)
     return None
 
 
@@ -218,7 +222,7 @@ def _loaded(line: Sequence[AttemptStory]) -> int | None:
 def _became(
     line: Sequence[AttemptStory],
     passed: _Passed | None,
-    lost: int | None,
+    lost: Reached,
     now: datetime,
     policy: Policy,
 ) -> tuple[RecoveryState, str]:

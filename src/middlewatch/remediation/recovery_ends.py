@@ -14,6 +14,8 @@ from middlewatch.model.attempt import EndedBy
 from middlewatch.model.policy import Policy
 from middlewatch.model.recovery import RecoveryState
 from middlewatch.model.scheduler import JobState
+from middlewatch.model.signal import Progress
+from middlewatch.model.steps import Reached
 from middlewatch.remediation.story import AttemptStory
 
 SETTLES_AFTER = timedelta(seconds=30)
@@ -30,10 +32,10 @@ saves and evaluations on the way are not counted."""
 
 
 def state_of(
-    line: Sequence[AttemptStory], lost: int | None, now: datetime, policy: Policy
+    line: Sequence[AttemptStory], lost: Reached, now: datetime, policy: Policy
 ) -> tuple[RecoveryState, str]:
-    """What a recovery has come to whose attempts have not passed step ``lost``, and why."""
-    first, newest = line[0], line[-1]
+    """What a recovery has come to whose attempts have not passed ``lost``, and why."""
+    newest = line[-1]
     advice = newest.restart
     if advice is not None and advice.gates.open:
         status = advice.status
@@ -44,7 +46,7 @@ def state_of(
         if len(line) == 1:
             told = f": {status.detail}" if status.detail else ""
             return RecoveryState.GIVEN_UP, f"{status.reason.value}{told}"
-    return _of_successor(first, newest, lost, now, policy)
+    return _of_successor(line, lost, now, policy)
 
 
 def _waiting_for(story: AttemptStory) -> str:
@@ -52,13 +54,14 @@ def _waiting_for(story: AttemptStory) -> str:
 
 
 def _of_successor(
-    first: AttemptStory, newest: AttemptStory, lost: int | None, now: datetime, policy: Policy
+    line: Sequence[AttemptStory], lost: Reached, now: datetime, policy: Policy
 ) -> tuple[RecoveryState, str]:
     """Of a recovery whose newest attempt is a successor that has passed nothing so far."""
+    first, newest = line[0], line[-1]
     attempt, progress = newest.attempt, newest.progress
     name = f"attempt {attempt.attempt_index}"
-    step = None if progress is None else progress.last_step
-    steps_seen = lost is not None or step is not None
+    reached = Reached() if progress is None else progress.reached
+    steps_seen = lost.step is not None or reached.step is not None
     end = attempt.end
     stopped = f"; not restarted again ({newest.stopped})" if newest.stopped else ""
     if end is not None:
@@ -73,25 +76,70 @@ def _of_successor(
             return RecoveryState.UNDER_WAY, f"{how}; what comes of that is not decided yet"
         if not steps_seen:
             return RecoveryState.UNVERIFIED, f"{how}; this job prints no steps{stopped}"
-        came = "before a step" if step is None else f"at step {step}"
-        if lost is None:
+        came = "before a step" if reached.step is None else f"at step {reached.step}"
+        if lost.step is None:
             # Steps were printed, and whether any was lost before is not known.
             return RecoveryState.UNVERIFIED, f"{how} {came}; what was lost is not known{stopped}"
-        return RecoveryState.NOT_RECOVERED, f"{how} {came}, not past step {lost}{stopped}"
+        if not reached.alike(lost):
+            came = f"before a step{_but(reached, lost)}"
+        doubt = _doubt(line, lost)
+        if doubt:
+            return RecoveryState.UNVERIFIED, f"{how} {came}; {doubt}{stopped}"
+        return RecoveryState.NOT_RECOVERED, f"{how} {came}, not past step {lost.step}{stopped}"
     if attempt.state is not JobState.RUNNING:
         return RecoveryState.UNDER_WAY, f"{name} is {attempt.state.value}"
     if not steps_seen:
         return RecoveryState.UNVERIFIED, f"{name} runs, and this job prints no steps"
-    if lost is None:
+    if lost.step is None:
         return RecoveryState.UNVERIFIED, f"{name} runs; what was lost is not known"
     until = time_limit(first, newest, lost, policy)
-    at = "no step yet" if step is None else f"step {step}"
+    at = "no step yet" if reached.step is None else f"step {reached.step}"
+    if not reached.alike(lost):
+        at = f"no step yet{_but(reached, lost)}"
     if until is not None and now > until:
-        return (
-            RecoveryState.NOT_RECOVERED,
-            f"{name} runs, {at}, and has not passed step {lost} in the time that it should need",
-        )
-    return RecoveryState.UNDER_WAY, f"{name} runs, {at}, to pass step {lost}"
+        late = f"has not passed step {lost.step} in the time that it should need"
+        if reached.another_of(lost):
+            return RecoveryState.UNVERIFIED, f"{name} runs, {at}: nobody can tell how far it is"
+        return RecoveryState.NOT_RECOVERED, f"{name} runs, {at}, and {late}"
+    return RecoveryState.UNDER_WAY, f"{name} runs, {at}, to pass step {lost.step}"
+
+
+def _but(reached: Reached, lost: Reached) -> str:
+    """What was seen instead of a step of the counter that was lost."""
+    if lost.of is None or reached.of is None or reached.step is None:
+        return ""
+    return f" of the counter {lost.of.name} (but {reached.step} of {reached.of.name})"
+
+
+def _doubt(line: Sequence[AttemptStory], lost: Reached) -> str:
+    """Why nobody can tell whether the last of the line, which is over and not beyond the lost step
+    by its own count, was beyond it all the same; empty where its count tells."""
+    progress, end = line[-1].progress, line[-1].attempt.end
+    if progress is None or progress.last_step is None:
+        return ""
+    completed = end is not None and end.by is EndedBy.COMPLETION
+    if progress.reached.another_of(lost) or (completed and not progress.reached.alike(lost)):
+        return f"nobody can tell whether it passed step {lost.step}"
+    if completed and _counted_anew(line, progress):
+        return f"its own total, counted anew: nobody can tell whether it passed step {lost.step}"
+    return ""
+
+
+def _counted_anew(line: Sequence[AttemptStory], progress: Progress) -> bool:
+    """Whether a successor came to the end of a count that began where that of the first attempt had,
+    and nobody saw a checkpoint of this job: the steps of each run are counted anew. A run that fell
+    short of its own total, or told none, may as well have failed."""
+    before = line[0].progress
+    if before is None or before.first_step is None or progress.first_step is None:
+        return False
+    told = [story.progress for story in line if story.progress is not None]
+    if any(one.checkpoint_step is not None or one.loaded_step is not None for one in told):
+        return False
+    total, last = progress.total_steps, progress.last_step
+    # The last one of a count from zero is one less than the total.
+    if total is None or last is None or last < total - 1:
+        return False
+    return progress.first_step <= before.first_step
 
 
 def _awaited(since: datetime, now: datetime, text: str) -> tuple[RecoveryState, str]:
@@ -101,13 +149,16 @@ def _awaited(since: datetime, now: datetime, text: str) -> tuple[RecoveryState, 
 
 
 def time_limit(
-    first: AttemptStory, newest: AttemptStory, lost: int, policy: Policy
+    first: AttemptStory, newest: AttemptStory, lost: Reached, policy: Policy
 ) -> datetime | None:
     """By when the newest attempt should have passed the lost step, learnt from the first one's
     own pace; None where there is nothing to learn it from."""
     began, progress, before = newest.attempt.started_at, newest.progress, first.progress
     if began is None or before is None:
         return None
+    if progress is not None and not progress.reached.alike(lost):
+        # Its steps are not the ones that are waited for.
+        progress = None
     if progress is None or progress.first_step_at is None or progress.first_step is None:
         ready = first.attempt.started_at
         took = 0.0
@@ -117,7 +168,7 @@ def time_limit(
     pace = _pace(first)
     if pace is None:
         return None
-    steps = max(0, lost - progress.first_step) + 1
+    steps = max(0, (lost.step or 0) - progress.first_step) + 1
     return progress.first_step_at + timedelta(seconds=SLACK * steps * pace + SLACK_S)
 
 

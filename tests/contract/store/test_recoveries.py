@@ -29,6 +29,7 @@ def recovery(n: int = 1, cluster: ClusterId = PROD) -> Recovery:
         why="attempt 0 is to be restarted",
         began_at=at(n),
         lost_step=37,
+        lost_of="megatron.step",
         moments=(Moment(Mark.FAULT, 0, at(n), at(n + 1), MilestoneSource.LOG, 37),),
         parts=(Part(PartName.DETECT, 0.5),),
         unsplit=(PartName.HOLD, PartName.RELEASE),

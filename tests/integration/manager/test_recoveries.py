@@ -12,6 +12,7 @@ from middlewatch.model.gates import Mode
 from middlewatch.model.milestone import Milestone, MilestoneKind, MilestoneSource
 from middlewatch.model.recovery import Recovery, RecoveryState
 from middlewatch.model.signal import Progress
+from middlewatch.model.steps import StepCounter
 from middlewatch.ports.store import AuditFilter, RecoveryFilter
 from middlewatch.services.manager import recovering
 from tests.integration.manager.world import World, deployment
@@ -40,9 +41,12 @@ def failed(index: int, when: float, last: int, first: int = 1) -> tuple[Attempt,
     return made, told
 
 
-def fails(world: World, index: int, when: float, last: int) -> Attempt:
+def fails(
+    world: World, index: int, when: float, last: int, counter: StepCounter | None = None
+) -> Attempt:
     """An attempt ends by an ECC error, and the manager hears of it."""
     made, told = failed(index, when, last)
+    told = replace(told, steps_of=counter)
     stored = world.put(made, ecc(when, attempt_id=made.id), progress=told)
     world.tick(when + 1)
     return stored
@@ -121,6 +125,24 @@ def test_successor_that_fails_again_stays_in_the_first_recovery(world: World) ->
     refused = world.store.decisions(attempt(attempt_index=2).id)[-1]
     assert refused.result == "budget_spent"
     assert "restarts_without_progress: 2 of 2 used (restarted, not recovered" in refused.outcome
+
+
+def test_successor_that_dies_in_its_start_up_loop_is_not_recovered(world: World) -> None:
+    """It loads 2000 files: no step of training, and restarting it twice is all that is tried."""
+    training, loop = StepCounter("megatron.step", 1), StepCounter("loop.step", -2)
+    first = fails(world, 0, 30, 40, training)
+    world.report(first, Disposition.CONVERGED, Reason.DESIRED_STATE_OBSERVED, at(35))
+    fault = next(m for m in world.store.milestones(world.advice(first).sequence_id) if m.step)
+    assert (fault.step, fault.steps_of) == (40, training)
+    second = fails(world, 1, 60, 2000, loop)
+    world.report(second, Disposition.CONVERGED, Reason.DESIRED_STATE_OBSERVED, at(65))
+    third = fails(world, 2, 90, 2100, loop)
+    for seconds in (100, 130):
+        world.tick(seconds)
+    (one,) = book(world.store)
+    assert (one.attempts, one.state, one.settled) == ((1, 2), RecoveryState.NOT_RECOVERED, True)
+    assert (one.lost_step, one.lost_of, one.resumed_step) == (40, "megatron.step", None)
+    assert "restarts_without_progress: 2 of 2" in world.store.decisions(third.id)[-1].outcome
 
 
 def test_after_a_settled_recovery_a_new_fault_begins_another(world: World) -> None:

@@ -7,6 +7,7 @@ import pytest
 from middlewatch.model.attempt import Attempt, EndedBy
 from middlewatch.model.policy import Policy
 from middlewatch.model.signal import Domain
+from middlewatch.model.steps import StepCounter
 from middlewatch.remediation import (
     Budget,
     BudgetName,
@@ -266,6 +267,31 @@ def test_job_that_prints_no_steps_has_no_such_budget() -> None:
     budget = weighed(BudgetName.WITHOUT_PROGRESS, budgets_for(made))
     assert not budget.applies
     assert "prints no steps" in budget.note
+
+
+def test_start_up_loop_passes_no_step_of_training() -> None:
+    """The successor dies while it loads files: "2000" is no step beyond 37."""
+    training, loop = StepCounter("megatron.step", 1), StepCounter("loop.step", -2)
+    line = (ecc_at(7, 37, steps_of=training), ecc_at(8, 2000, steps_of=loop))
+    budget = vain(*line)
+    assert (budget.used, budget.allowed) == (2, False)
+    assert "step 37 not passed" in budget.note
+    # What older versions froze is decided as they did.
+    assert vain(ecc_at(7, 37), ecc_at(8, 2000)).used == 1
+
+
+def test_ends_of_start_up_loops_are_not_alike_because_their_numbers_are() -> None:
+    training, loop = StepCounter("megatron.step", 1), StepCounter("loop.step", -2)
+    first = ecc_at(6, 37, steps_of=training)
+    second = past(7, failure_class="host_oom", last_step=35, steps_of=loop)
+    third = past(8, failure_class="nccl_timeout", last_step=35, steps_of=loop)
+    assert not vain(first, second, third).applies
+
+
+def test_steps_of_another_counter_are_no_restart_in_vain() -> None:
+    one, other = StepCounter("megatron.step", 1), StepCounter("job.progress", 2)
+    assert vain(ecc_at(7, 37, steps_of=one), ecc_at(8, 33, steps_of=one)).used == 2
+    assert vain(ecc_at(7, 37, steps_of=one), ecc_at(8, 33, steps_of=other), now=20).used == 1
 
 
 def test_two_restarts_in_vain_are_the_last_ones() -> None:

@@ -14,6 +14,7 @@ from middlewatch.model.policy import Policy
 from middlewatch.model.recovery import Mark, Part, PartName, Recovery, RecoveryState
 from middlewatch.model.scheduler import JobState
 from middlewatch.model.signal import Unseen
+from middlewatch.model.steps import Reached
 from middlewatch.remediation import AttemptStory, line_from, missing_milestones, recovery_of
 from tests.unit.attribution.made import at, attempt
 from tests.unit.remediation.made import gates
@@ -156,10 +157,10 @@ def test_last_step_of_a_successor_that_is_over_proves_that_it_passed() -> None:
 
 
 def test_step_that_was_lost_earlier_and_never_passed_is_lost_still() -> None:
-    made = told(first(), ended_in_vain(), reached_before=50)
+    made = told(first(), ended_in_vain(), reached_before=Reached(50))
     assert made.lost_step == 50
     over = replace(ended_in_vain(), progress=steps(successor().attempt, 31, 45, at(8)))
-    assert told(first(), over, reached_before=50).state is RecoveryState.NOT_RECOVERED
+    assert told(first(), over, reached_before=Reached(50)).state is RecoveryState.NOT_RECOVERED
 
 
 def test_successor_has_a_time_by_which_it_should_have_passed() -> None:

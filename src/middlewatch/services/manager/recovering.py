@@ -19,6 +19,7 @@ from middlewatch.model.copies import replace
 from middlewatch.model.identity import AttemptId, ClusterId
 from middlewatch.model.policy import Policy
 from middlewatch.model.recovery import Recovery, RecoveryState
+from middlewatch.model.steps import Reached, furthest_of
 from middlewatch.ports.errors import Conflict, Refused, Unreadable
 from middlewatch.ports.store import RecoveryFilter, Store
 from middlewatch.remediation import (
@@ -228,11 +229,10 @@ class Recoveries:
             stopped="" if last in _NOT_THE_END else last,
         )
 
-    def _reached_before(self, relatives: tuple[Attempt, ...], attempt: Attempt) -> int | None:
+    def _reached_before(self, relatives: tuple[Attempt, ...], attempt: Attempt) -> Reached:
         earlier = earlier_attempts(relatives, attempt)[-LINE_AT_MOST:]
         told = self._store.progress_of([one.id for one in earlier])
-        steps = [progress.last_step for progress in told.values()]
-        return max((step for step in steps if step is not None), default=None)
+        return furthest_of(*(told[one.id].reached for one in earlier if one.id in told))
 
 
 def _event(recovery: Recovery, now: datetime) -> AuditEvent:
@@ -240,6 +240,7 @@ def _event(recovery: Recovery, now: datetime) -> AuditEvent:
         "recovery": recovery.id,
         "why": recovery.why,
         "lostStep": recovery.lost_step,
+        "lostOf": recovery.lost_of,
         "resumedStep": recovery.resumed_step,
         "seconds": round(recovery.total_s, 3),
         "parts": {part.name.value: round(part.seconds, 3) for part in recovery.parts},

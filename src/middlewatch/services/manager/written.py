@@ -252,7 +252,7 @@ def _milestones(
     now = inputs.now
     learned = min(cause.learned_at if cause is not None else inputs.issue.learned_at, now)
     happened = min(cause.happened_at if cause is not None else inputs.issue.happened_at, learned)
-    step = None if inputs.progress is None else inputs.progress.last_step
+    progress = inputs.progress
 
     def milestone(
         kind: MilestoneKind,
@@ -261,6 +261,7 @@ def _milestones(
         source: MilestoneSource,
         suffix: str = "",
     ) -> Milestone:
+        of_fault = kind is MilestoneKind.FAULT
         return Milestone(
             sequence_id=advice.sequence_id,
             idempotency_key=f"{advice.attempt_id}:{kind.value}{suffix}",
@@ -268,7 +269,8 @@ def _milestones(
             learned_at=learned_at,
             kind=kind,
             operation=recovery.operation,
-            step=step if kind is MilestoneKind.FAULT else None,
+            step=progress.last_step if progress is not None and of_fault else None,
+            steps_of=progress.steps_of if progress is not None and of_fault else None,
             source=source,
         )
 
