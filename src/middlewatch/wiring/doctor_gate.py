@@ -45,6 +45,9 @@ def examined_rest(this: Examined) -> Iterator[Finding]:
         return
     said = f"answers for {this.loaded.settings.slurm.rest_user}, {len(listing.value.jobs)} jobs"
     yield Finding("slurmrestd", Level.OK, said)
+    hidden = this.scheduler.hidden() if isinstance(this.scheduler, RestScheduler) else ""
+    if hidden and listing.value.only_uid is not None:
+        yield Finding("slurmrestd", Level.WARN, plain(hidden, 600), "docs/transports.md#slurmrestd")
     if isinstance(this.scheduler, RestScheduler) and this.scheduler.requeues():
         return
     acting = this.loaded.settings.deployment.mode is Mode.ACTION

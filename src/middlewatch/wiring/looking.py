@@ -14,7 +14,7 @@ from middlewatch.adapters.slurm.ssh import SshCommands
 from middlewatch.model.answer import Absent, Known, Unknown
 from middlewatch.model.gates import Mode
 from middlewatch.model.identity import ClusterId
-from middlewatch.model.scheduler import ActsFor, JobScope
+from middlewatch.model.scheduler import ActsFor
 from middlewatch.ports.clock import Clock
 from middlewatch.ports.errors import NotFound, Unreachable
 from middlewatch.ports.scheduler import Scheduler, Scoped
@@ -59,7 +59,8 @@ def scheduler_of(
             rest_target(settings),
             clock,
             query_deadline_s=settings.slurm.look_deadline_s,
-            own_jobs=settings.slurm.scope is JobScope.OWN,
+            scope=settings.slurm.scope,
+            lists_all_shown=settings.deployment.mode is Mode.MONITOR,
         )
     return SlurmScheduler(
         cluster_of(settings),

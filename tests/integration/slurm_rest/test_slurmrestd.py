@@ -7,6 +7,7 @@ The contract of the scheduler, as far as newer ones can keep it, is tried in `te
 from __future__ import annotations
 
 import os
+import pwd
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -17,6 +18,7 @@ import pytest
 from middlewatch.adapters.clock.system import SystemClock
 from middlewatch.adapters.slurm import restdialect
 from middlewatch.adapters.slurm.command import Commands
+from middlewatch.adapters.slurm.rest import RestScheduler
 from middlewatch.adapters.slurm.scheduler import SlurmScheduler
 from middlewatch.lab.cluster import Cluster
 from middlewatch.lab.releases import NEWEST
@@ -25,10 +27,14 @@ from middlewatch.lab.start import up
 from middlewatch.model.action import Action, ActionKind, Answered, CommandResult
 from middlewatch.model.answer import Absent, Known, Unknown
 from middlewatch.model.scheduler import JobState, JobView
+from tests.identities import private_data
 from tests.labfixture import ReleaseLab, require_slurm
 from tests.slurmrestd import HERE, Server, serving
 
 pytestmark = pytest.mark.slurm
+
+STRANGER = "lp"
+"""A user that every Debian has, and of whom a lab's accounting knows nothing."""
 
 
 class Rest:
@@ -213,6 +219,32 @@ def test_what_the_newest_tells_of_slurm_conf_is_what_the_commands_tell(rest: Res
     if rest.release >= (26, 5):
         assert ours.value == theirs.value
     assert (ours.value.name, ours.value.version) == (theirs.value.name, theirs.value.version)
+
+
+def test_what_private_data_hides_from_a_token_is_not_taken_for_gone(
+    rest: Rest, tmp_path: Path
+) -> None:
+    job = rest.submit("--hold")
+
+    def listing(user: str, *, lists_all_shown: bool = False) -> tuple[bool, int | None]:
+        token = tmp_path / user
+        token.write_text(rest.lab.token(user))
+        target = replace(rest.target, user=user, token_file=str(token))
+        port = RestScheduler(
+            HERE, target, SystemClock(), query_deadline_s=20.0, lists_all_shown=lists_all_shown
+        )
+        found = port.listing()
+        assert isinstance(found, Known), found
+        return found.value.job(job) is not None, found.value.only_uid
+
+    stranger = pwd.getpwnam(STRANGER).pw_uid
+    tells = rest.release >= (26, 5)
+    assert listing(STRANGER, lists_all_shown=True) == (True, None if tells else stranger)
+    assert listing(STRANGER) == (False, stranger)
+    with private_data(rest.lab, "jobs"):
+        assert listing("root") == (True, None)
+        assert listing(rest.lab.spec.operator) == (True, None)
+        assert listing(STRANGER, lists_all_shown=True) == (False, stranger)
 
 
 def test_its_unix_socket_does_as_well(rest: Rest) -> None:

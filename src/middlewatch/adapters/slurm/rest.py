@@ -13,15 +13,18 @@ import pwd
 import re
 import threading
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 from middlewatch.adapters.slurm import cluster, restcall, restdialect
 from middlewatch.adapters.slurm import detail as details
 from middlewatch.adapters.slurm.actions import is_refusal
 from middlewatch.adapters.slurm.restaccounting import records_of
+from middlewatch.adapters.slurm.restbody import cluster_in, conf_in, records_in, release_in
 from middlewatch.adapters.slurm.restcall import RestTarget
 from middlewatch.adapters.slurm.restdialect import Dialect
 from middlewatch.adapters.slurm.restjob import view_of
+from middlewatch.adapters.slurm.restreach import RestReach
 from middlewatch.adapters.slurm.words import checked_job_id, checked_node
 from middlewatch.model.action import Action, ActionKind, Answered, CommandResult
 from middlewatch.model.answer import Absent, Answer, Known, Unknown
@@ -31,6 +34,7 @@ from middlewatch.model.scheduler import (
     ActsFor,
     ClusterFacts,
     JobDetail,
+    JobScope,
     JobView,
     PartitionView,
     Snapshot,
@@ -41,9 +45,14 @@ from middlewatch.ports.errors import PortError, Refused, Unreachable, Unreadable
 __all__ = ["RestScheduler", "RestTarget"]
 
 _NO_SUCH_JOB = "Invalid job id specified"
+_NO_SUCH_USER = "Nothing found with query"
+"""So 22.05's says, with a status of 500; newer ones have an empty list."""
 _ENDED_ALREADY = frozenset({_NO_SUCH_JOB, "Job/step already completing or completed"})
 _SINGLY = 4
 """Up to so many jobs are looked at one by one; for more a listing of all costs slurmctld less."""
+_CONF_FOR = timedelta(seconds=30)
+_NOBODY = -2
+"""``only_uid`` where the number of our user is not known: complete for nobody's jobs."""
 _LIST = re.compile(r"([A-Za-z0-9._-]*)\[([0-9,-]+)\]")
 _BUSY_OR_IDLE = frozenset({"idle", "mixed", "allocated"})
 _HARMLESS = frozenset({"PLANNED", "COMPLETING", "CLOUD", "POWERED_DOWN", "POWERING_UP"})
@@ -51,9 +60,12 @@ _HARMLESS = frozenset({"PLANNED", "COMPLETING", "CLOUD", "POWERED_DOWN", "POWERI
 
 class RestScheduler:
     """Implements `ports.scheduler.Scheduler`. May be shared by threads: each call has a
-    connection of its own. ``query_deadline_s`` bounds each of its waits. With ``own_jobs`` the
-    listing holds those of the token's user alone. ``interface`` is used instead of the newest
-    that both sides know."""
+    connection of its own. ``query_deadline_s`` bounds each of its waits. ``scope`` says
+    whose jobs are meant: with `JobScope.OWN` the listing holds those of the token's user alone; so
+    it does for an ordinary user with `JobScope.AUTO`, unless it ``lists_all_shown``: to look, no
+    right is needed. Where slurmrestd may hide the jobs of others, a snapshot is complete for this
+    user's alone. ``interface`` is used instead of the newest that
+    both sides know."""
 
     def __init__(
         self,
@@ -62,14 +74,20 @@ class RestScheduler:
         clock: Clock,
         *,
         query_deadline_s: float,
-        own_jobs: bool = False,
+        scope: JobScope = JobScope.AUTO,
+        lists_all_shown: bool = False,
         interface: str | None = None,
     ) -> None:
         self.cluster = environment
         self._target = target
         self._clock = clock
         self._deadline_s = query_deadline_s
-        self._own_jobs = own_jobs
+        self._scope = scope
+        self._lists_all_shown = lists_all_shown and scope is JobScope.AUTO
+        self._reach = RestReach(target.user, lambda path: self._get(path, "slurmdb"), clock)
+        self._conf: tuple[dict[str, str], datetime] | None = None
+        self._showed_others = False
+        """Whether the last listing that was complete for all held a job of another user."""
         self._interface = interface
         self._lock = threading.Lock()
         self._dialect: Dialect | None = None
@@ -78,18 +96,18 @@ class RestScheduler:
         now = self._clock.now()
         try:
             if self._spoken().tells_conf:
-                return Known(cluster.facts_from(_config(self._get("conf"))), now)
+                return Known(cluster.facts_from(self._read_conf()), now)
             body = self._get("ping")
         except PortError as error:
             return Unknown(str(error), now)
-        pings = [ping for ping in _records(body, "pings") if _answers(ping)]
+        pings = [ping for ping in records_in(body, "pings") if _answers(ping)]
         if not pings:
             return Unknown("slurmrestd says that slurmctld is not up", now)
         target = self._target
         return Known(
             ClusterFacts(
-                name=_cluster(body) or target.cluster_name,
-                version=_release(body),
+                name=cluster_in(body) or target.cluster_name,
+                version=release_in(body),
                 begin_delay_s=target.begin_delay_s,
                 message_timeout_s=target.message_timeout_s,
                 min_job_age_s=300.0,
@@ -99,17 +117,24 @@ class RestScheduler:
         )
 
     def acts_for(self) -> Answer[ActsFor]:
-        """See `ports.scheduler.Scoped`. What the token's user may do, slurmrestd does not tell."""
+        """See `ports.scheduler.Scoped`. Where nobody tells the level of the token's user, or its
+        number, it counts as everybody's: slurmctld refuses what it may not do."""
         name, now = self._target.user, self._clock.now()
+        uid = _uid(name)
+        if self._scope is JobScope.OWN:
+            if uid is None:
+                why = f"{name[:64]!r} is no user of this machine: its number is needed"
+                return Unknown(why, now)
+            return Known(ActsFor(uid, name, everybody=False), now)
+        if self._scope is JobScope.ALL:
+            return Known(ActsFor(-1 if uid is None else uid, name, everybody=True), now)
         try:
-            uid = pwd.getpwnam(name).pw_uid
-        except KeyError:
-            if self._own_jobs:
-                return Unknown(
-                    f"{name[:64]!r} is no user of this machine: its number is needed", now
-                )
-            uid = -1
-        return Known(ActsFor(uid, name, everybody=not self._own_jobs), now)
+            level = self._reach.privileged(self._recent_conf())
+        except PortError as error:
+            return Unknown(str(error), now)
+        ordinary = isinstance(level, Known) and not level.value
+        everybody = uid is None or not ordinary
+        return Known(ActsFor(-1 if uid is None else uid, name, everybody=everybody), now)
 
     def listing(self) -> Answer[Snapshot]:
         return self._snapshot(None)
@@ -134,33 +159,81 @@ class RestScheduler:
         if strangers:
             said = ", ".join(sorted(strangers))[:80]
             return Unknown(f"slurmrestd speaks for {said}, not of {name}", now)
+        whose = self.acts_for()
+        if not isinstance(whose, Known):
+            return Unknown(whose.why if isinstance(whose, Unknown) else "no answer", now)
+        own = not (whose.value.everybody or self._lists_all_shown)
+        us = self._target.user
         jobs: tuple[JobView, ...] = tuple(
             row.view
             for row in rows
             if not row.component
             and (
-                row.view.job_id in wanted
-                if wanted is not None
-                else not self._own_jobs or row.view.user == self._target.user
+                row.view.job_id in wanted if wanted is not None else not own or row.view.user == us
             )
         )
-        whose = self.acts_for() if self._own_jobs else None
-        if isinstance(whose, Unknown):
-            return whose
-        only = whose.value.uid if isinstance(whose, Known) else None
-        return Known(Snapshot(name, now, jobs, only), now)
+        try:
+            whole = self._shows_all(wanted, jobs, own)
+        except PortError as error:
+            return Unknown(str(error), now)
+        if whole:
+            return Known(Snapshot(name, now, jobs), now)
+        uid = _uid(us)
+        return Known(Snapshot(name, now, jobs, _NOBODY if uid is None else uid), now)
+
+    def _shows_all(self, wanted: set[str] | None, jobs: tuple[JobView, ...], own: bool) -> bool:
+        """Whether nobody's jobs were left out of these. Raises `PortError` where that is to be asked
+        and there is no answer, and where what is missing may be hidden since a moment ago."""
+        if self._scope is JobScope.OWN:
+            return False
+        conf = self._recent_conf()
+        hidden = self._reach.hidden(conf)
+        others = any(view.user != self._target.user for view in jobs)
+        lacks = self._showed_others and not others if wanted is None else len(jobs) < len(wanted)
+        if hidden or own:
+            lost = wanted is not None and lacks and self._reach.lost
+            if hidden and (lost or (conf and self._scope is JobScope.ALL)):
+                raise Unreachable(hidden)
+            return False
+        if lacks and (hidden := self._reach.hidden_now(conf)):
+            raise Unreachable(hidden)
+        if wanted is None:
+            self._showed_others = others
+        return True
+
+    def hidden(self) -> str:
+        """Why slurmrestd may hide jobs of others from the token's user, or nothing. Raises
+        `PortError` where it does not answer."""
+        return "" if self._scope is JobScope.OWN else self._reach.hidden(self._recent_conf())
+
+    def _recent_conf(self) -> dict[str, str]:
+        """slurm.conf as it was told within the last half minute; empty for whoever tells none."""
+        if not self._spoken().tells_conf:
+            return {}
+        with self._lock:
+            kept = self._conf
+        if kept is not None and timedelta(0) <= self._clock.now() - kept[1] <= _CONF_FOR:
+            return kept[0]
+        return self._read_conf()
+
+    def _read_conf(self) -> dict[str, str]:
+        now = self._clock.now()
+        conf = conf_in(self._get("conf"))
+        with self._lock:
+            self._conf = (conf, now)
+        return conf
 
     def _jobs(self, wanted: set[str] | None) -> tuple[set[str], list[dict[str, Any]]]:
         """Clusters that the answers name, and the records: of all jobs, or at least of those."""
         if wanted is None or len(wanted) > _SINGLY or self._spoken().old:
             body = self._get("jobs")
-            return {_cluster(body)} - {""}, _records(body, "jobs")
+            return {cluster_in(body)} - {""}, records_in(body, "jobs")
         told: set[str] = set()
         found: dict[str, dict[str, Any]] = {}
         for job_id in sorted(wanted) or ("",):
             body = self._get(f"job/{job_id}") if job_id else self._get("ping")
-            told.add(_cluster(body))
-            for job in _records(body, "jobs") if job_id else ():
+            told.add(cluster_in(body))
+            for job in records_in(body, "jobs") if job_id else ():
                 found[details.named(job)] = job
         return told - {""}, list(found.values())
 
@@ -184,7 +257,7 @@ class RestScheduler:
                 return Unknown("this slurmrestd's accounting is not believed and not read", now)
             number = wanted.partition("_")[0].partition("+")[0]
             body = self._get(f"job/{number}", plugin="slurmdb")
-            return Known(records_of(_records(body, "jobs"), wanted), now)
+            return Known(records_of(records_in(body, "jobs"), wanted), now)
         except PortError as error:
             return Unknown(f"accounting of job {job_id[:20]}: {error}", now)
 
@@ -193,7 +266,7 @@ class RestScheduler:
         nodes: dict[str, list[str]] = {}
         usable: dict[str, list[str]] = {}
         try:
-            for node in _records(self._get("nodes"), "nodes"):
+            for node in records_in(self._get("nodes"), "nodes"):
                 name = checked_node(str(node.get("name", "")))
                 state = node.get("state")
                 words = [str(word).upper() for word in state] if isinstance(state, list) else []
@@ -262,17 +335,28 @@ class RestScheduler:
         return known
 
     def _get(self, path: str, plugin: str = "slurm") -> dict[str, Any]:
-        """The answer's body; an empty list of jobs for a job that slurmctld does not know."""
+        """The answer's body; an empty list for a job that slurmctld does not know, and for a user
+        that accounting does not."""
         asked = self._spoken().path(path, plugin)
         answer = restcall.send(self._target, "GET", asked, None, self._deadline_s)
         if path.startswith("job/") and answer.errors == (_NO_SUCH_JOB,):
             return {**answer.body, "jobs": []}
+        if path.startswith("user/") and answer.errors == (_NO_SUCH_USER,):
+            return {**answer.body, "users": []}
         if answer.status == 404:
             with self._lock:
                 self._dialect = None  # another release may answer there now
         if answer.status != 200 or answer.errors:
             raise Unreachable(_said(answer))
         return answer.body
+
+
+def _uid(name: str) -> int | None:
+    """The number of that user on this machine, if it is one of it."""
+    try:
+        return pwd.getpwnam(name).pw_uid
+    except KeyError:
+        return None
 
 
 def _meant(action: Action, answer: restcall.Answer) -> tuple[Answered, str]:
@@ -294,55 +378,6 @@ def _said(answer: restcall.Answer) -> str:
 
 def _answers(ping: Mapping[str, Any]) -> bool:
     return "UP" in (ping.get("ping"), ping.get("pinged"))
-
-
-def _config(body: Mapping[str, Any]) -> dict[str, str]:
-    """slurm.conf as ``scontrol show config`` prints it."""
-    conf, meta = body.get("slurm_conf"), body.get("slurm_conf_meta")
-    if not isinstance(conf, dict) or not isinstance(meta, dict):
-        raise Unreadable("slurmrestd describes no slurm.conf")
-    found = {key: _setting(value) for key, value in {**meta, **conf}.items()}
-    if not found.get("ClusterName") or not found.get("SLURM_VERSION"):
-        raise Unreadable("slurmrestd's slurm.conf names neither ClusterName nor SLURM_VERSION")
-    return found
-
-
-def _setting(value: object) -> str:
-    if isinstance(value, list):
-        return ",".join(str(each).lower() for each in value)
-    plain = details.number(value)
-    if plain is not None:
-        return str(plain)
-    return str(int(value)) if isinstance(value, bool) else str(value)
-
-
-def _records(body: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
-    found = body.get(name)
-    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
-        raise Unreadable(f"slurmrestd's answer has no list of {name}")
-    return found
-
-
-def _release(body: Mapping[str, Any]) -> str:
-    known = _meta(body).get("release")
-    if isinstance(known, str):
-        return known
-    raise Unreadable("slurmrestd does not say its release")
-
-
-def _cluster(body: Mapping[str, Any]) -> str:
-    """The cluster that slurmrestd says it speaks for; 22.05's says nothing."""
-    known = _meta(body).get("cluster")
-    return known if isinstance(known, str) else ""
-
-
-def _meta(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    meta = body.get("meta")
-    for key in ("Slurm", "slurm"):
-        known = meta.get(key) if isinstance(meta, dict) else None
-        if isinstance(known, dict):
-            return known
-    return {}
 
 
 def _expanded(prefix: str, ranges: str) -> list[str]:
