@@ -12,8 +12,10 @@ from middlewatch.detection.batch import Batch, Hit
 from middlewatch.detection.hang import due
 from middlewatch.detection.observe import observe
 from middlewatch.detection.state import DetectionState, fresh
+from middlewatch.model.pattern import Pattern
 from middlewatch.model.policy import Policy
 from middlewatch.model.signal import SignalKind
+from middlewatch.model.steps import StepCounter
 from tests.unit.detection import given as g
 
 MOST_BYTES = 20_000
@@ -101,8 +103,42 @@ def test_steps_and_pace_do_not_depend_on_the_pieces_that_lines_are_read_in(
     assert whole.pauses == apart.pauses
 
 
-def _folded(pieces: list[list[Hit]]) -> DetectionState:
-    state = fresh(g.attempt().id)
+@settings(max_examples=60)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([g.STEP, g.OTHER, g.BAR, g.OWN]), st.integers(1, 60)),
+        min_size=1,
+        max_size=60,
+    ),
+    st.lists(st.integers(1, 20), max_size=10),
+)
+def test_only_a_line_of_the_counter_that_was_lost_passes_its_step(
+    printed: list[tuple[Pattern, int]], pieces: list[int]
+) -> None:
+    lines = [
+        replace(
+            g.hit(pattern, offset=100 * number + 1, step=step, total=1000),
+            written_at=g.at(number * 3.0 - 1000),
+        )
+        for number, (pattern, step) in enumerate(printed)
+    ]
+    cut, at = [], 0
+    for size in (*pieces, len(lines)):
+        cut.append(lines[at : at + size])
+        at += size
+    begun = replace(fresh(g.attempt().id, 25), resume_of=StepCounter(g.STEP.id, 1), resume_by=1)
+    for way in ([lines], cut):
+        found = _folded(way, begun)
+        passed = {step for pattern, step in printed if pattern is g.STEP and step > 25}
+        assert found.resumed_step is None or found.resumed_step in passed
+        reached = found.progress.reached
+        if reached.step is not None:
+            assert reached.of is not None
+            assert (reached.of.name, reached.step) in {(p.id, step) for p, step in printed}
+
+
+def _folded(pieces: list[list[Hit]], begun: DetectionState | None = None) -> DetectionState:
+    state = begun or fresh(g.attempt().id)
     for piece in pieces:
         batch = Batch(g.attempt(), tuple(piece), g.at(1) if piece else None)
         state = observe(state, batch, g.at(1)).state
