@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
+
+import pytest
 
 from middlewatch.model.advice import DesiredState
 from middlewatch.model.attempt import Attempt
+from middlewatch.model.change import Change
+from middlewatch.model.dependency import Dependency
+from middlewatch.model.optin import directive, read_comment
 from middlewatch.model.scheduler import JobState
 from tests.integration.controller.test_restarts import TRAINS
 from tests.integration.controller.world import World
@@ -75,3 +81,30 @@ def test_an_operators_hold_is_never_lifted(world: World) -> None:
     world.run(30)
     assert world.verbs() == []
     assert world.outcome(attempt) == "ABANDONED OPERATOR_HOLD"
+
+
+def declaring(*jobs: str) -> str:
+    line = directive("sim", "action", depends_on=tuple(Dependency(job) for job in jobs))
+    return line.removeprefix("#SBATCH --comment='").removesuffix("'")
+
+
+@pytest.mark.parametrize("now", [declaring("1", "7"), declaring("7"), declaring()])
+def test_what_its_owner_declares_before_the_command_keeps_it_held(world: World, now: str) -> None:
+    world.submit(TRAINS, nodes=1)
+    decided = declaring("1")
+    job = world.submit(TRAINS, nodes=1, hold=True, comment=decided)
+    seen = world.attempt(job)
+    attempt = replace(
+        seen,
+        version=seen.version + 1,
+        held=True,
+        opt_in=read_comment(decided, "sim"),
+        let_go_after=(Dependency("1"),),
+    )
+    world.store.apply(Change(attempts=(attempt,)))
+    world.advise(attempt, desired=DesiredState.RELEASED)
+    world.cluster.jobs[job].comment = now
+    world.run(30)
+    assert world.verbs() == []
+    assert world.outcome(attempt) == "ABANDONED NOT_PERMITTED"
+    assert world.view(job).held
