@@ -32,7 +32,7 @@ class Scheduler(Protocol):
         """Every job in its memory, ended ones included. Never `Absent`. One call."""
 
     def look(self, job_ids: Sequence[str]) -> Answer[Snapshot]:
-        """Just these jobs, in one batched call. A job that is missing in a `Known` answer is not
+        """Just these jobs, in one batched call; of an array's number its tasks. A job that is missing in a `Known` answer is not
         in the scheduler's memory: proof of absence there (accounting may still know it)."""
 
     def detail(self, job_id: str) -> Answer[JobDetail]:

@@ -119,7 +119,7 @@ def _unless_busy(situation: Situation, now: datetime, act: Act) -> Step:
         return Wait(f"a command ({act.action.kind.value}) without an answer may still take effect")
     resting = refused_until(situation, kinds, now)
     if resting is not None:
-        return Wait(f"the scheduler refused: {resting[1]}", resting[0])
+        return Wait(resting[1], resting[0])
     return act
 
 

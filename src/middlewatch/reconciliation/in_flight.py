@@ -14,6 +14,14 @@ from middlewatch.reconciliation.situation import Situation
 
 SETTLE_MARGIN_S = 5.0
 LONGEST_BACKOFF_S = 60.0
+WITHHELD_BACKOFF_S = 8.0
+_NAMES = {
+    ActionKind.REQUEUE: "the requeue",
+    ActionKind.REQUEUE_HOLD: "the requeue",
+    ActionKind.UPDATE: "the update",
+    ActionKind.RELEASE: "the release",
+    ActionKind.CANCEL: "the cancel",
+}
 
 
 def settled_at(record: ActionRecord, situation: Situation) -> datetime:
@@ -45,22 +53,30 @@ def unanswered(
 def refused_until(
     situation: Situation, kinds: tuple[ActionKind, ...], now: datetime
 ) -> tuple[datetime, str] | None:
-    """Until when a command of these kinds should rest after refusals in a row, and the last
-    refusal's text. Doubles from one second to a minute."""
+    """Until when a command of these kinds should rest after refusals in a row, and why. Doubles from
+    one second to a minute, for those that we withheld ourselves to a few seconds."""
     streak = 0
     last: ActionRecord | None = None
     for record in reversed(situation.actions):
-        if record.action.kind not in kinds or record.withheld:
+        if record.action.kind not in kinds:
             continue
         if record.answered is not Answered.REFUSED:
+            break
+        if last is not None and record.withheld != last.withheld:
             break
         streak += 1
         last = last or record
     if last is None:
         return None
-    pause = min(LONGEST_BACKOFF_S, 2.0 ** min(streak - 1, 6))
+    longest = WITHHELD_BACKOFF_S if last.withheld else LONGEST_BACKOFF_S
+    pause = min(longest, 2.0 ** min(streak - 1, 6))
     until = (last.ended_at or last.started_at) + timedelta(seconds=pause)
-    return (until, last.text) if now < until else None
+    why = (
+        last.text
+        if last.withheld
+        else f"the scheduler refused {_NAMES[last.action.kind]}: {last.text}"
+    )
+    return (until, why) if now < until else None
 
 
 def fence_stands(actions: tuple[ActionRecord, ...]) -> bool:

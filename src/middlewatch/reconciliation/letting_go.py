@@ -125,7 +125,7 @@ def _undo(situation: Situation, view: JobView, now: datetime, why: str) -> Step:
         return Wait("a cancel without an answer may still take effect")
     resting = refused_until(situation, (ActionKind.CANCEL,), now)
     if resting is not None:
-        return Wait(f"the scheduler refused the cancel: {resting[1]}", resting[0])
+        return Wait(resting[1], resting[0])
     return Act(Action(ActionKind.CANCEL, view.job_id, f"revived in error: {why}"))
 
 
@@ -145,7 +145,7 @@ def release_or_wait(situation: Situation, view: JobView, now: datetime) -> Step:
         return Wait("a requeue has no answer yet: our hold keeps the successor back meanwhile")
     resting = refused_until(situation, (ActionKind.RELEASE,), now)
     if resting is not None:
-        return Wait(f"the scheduler refused the release: {resting[1]}", resting[0])
+        return Wait(resting[1], resting[0])
     return Act(Action(ActionKind.RELEASE, view.job_id, "let our hold go"))
 
 
@@ -158,5 +158,5 @@ def lift_fence(situation: Situation, view: JobView, now: datetime) -> Step | Non
         return Wait("the fence stands until a late requeue can no longer come")
     resting = refused_until(situation, (ActionKind.UPDATE,), now)
     if resting is not None:
-        return Wait(f"the scheduler refused the update: {resting[1]}", resting[0])
+        return Wait(resting[1], resting[0])
     return Act(Action(ActionKind.UPDATE, view.job_id, "put Requeue=1 back", requeueable=True))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from middlewatch.model.action import ActionRecord, Answered
+from middlewatch.model.action import Answered
 from middlewatch.model.advice import Reason
 from middlewatch.model.answer import Known
 from middlewatch.model.attempt import same_owner
@@ -28,21 +28,27 @@ from middlewatch.reconciliation.situation import (
     requeues,
 )
 
+LOOKED_BEFORE_S = 3.0
+"""So long before a requeue the look may lie that it came of, by slurmctld's clock in whole seconds."""
 REQUEUE_HELD = "job_requeued_in_held_state"
 """Slurm's reason for a requeue-hold, whoever took it."""
 
 
 def uncertain(situation: Situation) -> bool:
-    """Whether we have sent a requeue and none of ours was answered in time: it may not have been we,
-    and what a sender that had stood still hit may not have been what it had looked at."""
+    """Whether we have sent a requeue and none of ours was answered: it may not have been we."""
     ours = requeues(situation)
-    return bool(ours) and not any(_answered_in_time(situation, record) for record in ours)
+    return bool(ours) and all(record.answered is not Answered.DONE for record in ours)
 
 
-def _answered_in_time(situation: Situation, record: ActionRecord) -> bool:
-    if record.answered is not Answered.DONE or record.ended_at is None:
-        return False
-    return record.ended_at - record.started_at <= timedelta(seconds=situation.deadline_s)
+def _stood_still(situation: Situation) -> bool:
+    """Whether the sender of one of our requeues stood still before it sent it: what it hit may not be
+    what it had looked at."""
+    return any(
+        record.ended_at is not None
+        and record.ended_at - record.started_at > timedelta(seconds=situation.deadline_s)
+        for record in requeues(situation)
+        if record.answered is Answered.DONE
+    )
 
 
 def stranger(situation: Situation, view: JobView) -> Report | Need | None:
@@ -53,30 +59,36 @@ def stranger(situation: Situation, view: JobView) -> Report | Need | None:
     attempt = situation.attempt
     if attempt is not None and not same_owner(attempt.uid, view.uid):
         return _replaced("another user's job has the number")
-    return another_jobs(situation, view) if uncertain(situation) else None
+    doubtful = uncertain(situation) or _stood_still(situation)
+    return another_jobs(situation, view) if doubtful else None
 
 
-def another_jobs(situation: Situation, view: JobView, known: int = 0) -> Report | Need | None:
-    """The report that accounting has a job between the target and what stands under its number, beside
-    ``known`` attempts that the restart count does not count; None where it has none, or does not say.
-    """
+def another_jobs(situation: Situation, view: JobView) -> Report | Need | None:
+    """The report that accounting has a job between the target and what stands under its number;
+    None where it has none, or does not say."""
     if situation.accounting is None:
         return Need(Fact.ACCOUNTING)
     between = _between(situation, view)
     # Each attempt has a record, and a job's restart count says how many came before.
-    if len(between) > view.restarts - situation.advice.attempt_index - 1 + known:
+    if len(between) > view.restarts - situation.advice.attempt_index - 1:
         return _replaced("accounting has a job of that number in between")
     return None
 
 
 def followed_by_another(situation: Situation, view: JobView) -> Report | Need | None:
     """The same question, before a restart of ours counts as done: between a look and the command that
-    came of it the number may have been given to another job, and that is what we restarted.
-
-    Attempts that an older state of slurmctld has forgotten were restarted by us again.
+    came of it the number may have been given to another job, and that is what we restarted. What was
+    submitted before that look is of the job itself (an older state of slurmctld may have forgotten it).
     """
     ours = requeues(situation)
-    return another_jobs(situation, view, len(ours) - 1) if ours else None
+    if not ours:
+        return None
+    if situation.accounting is None:
+        return Need(Fact.ACCOUNTING)
+    looked = ours[-1].started_at - timedelta(seconds=LOOKED_BEFORE_S)
+    if any(record.submitted_at >= looked for record in _between(situation, view)):
+        return _replaced("accounting has a job of that number that came just before our requeue")
+    return None
 
 
 def made_by_others(situation: Situation, view: JobView) -> bool:

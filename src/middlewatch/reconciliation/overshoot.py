@@ -76,7 +76,7 @@ def undo_overshoot(situation: Situation, view: JobView, now: datetime) -> Step |
         return Wait("a cancel without an answer may still take effect")
     resting = refused_until(situation, (ActionKind.CANCEL,), now)
     if resting is not None:
-        return Wait(f"the scheduler refused the cancel: {resting[1]}", resting[0])
+        return Wait(resting[1], resting[0])
     return Act(Action(ActionKind.CANCEL, view.job_id, f"revived in error: {why}"))
 
 

@@ -63,6 +63,9 @@ def next_step(situation: Situation, now: datetime) -> Step:
     closed = situation.gates.first_closed()
     step: Step
     other = stranger(situation, view) if view is not None else None
+    late = unanswered(situation, REQUEUES, now)
+    if isinstance(other, Report) and late is not None:
+        return Wait("a requeue without an answer may still take effect, on whatever has the number")
     if other is not None:
         # Nothing of ours can stand on it: there is nothing to let go.
         return other
@@ -84,13 +87,13 @@ def next_step(situation: Situation, now: datetime) -> Step:
             ),
         )
     elif expired(situation, now):
-        late = abandoned(Reason.ADVICE_EXPIRED, "older than the age limit")
-        step = _unless_done(situation, view, now, late)
+        old = abandoned(Reason.ADVICE_EXPIRED, "older than the age limit")
+        step = _unless_done(situation, view, now, old)
     else:
         step = _desired_step(situation, view, now)
     if isinstance(step, Report) and view is not None:
         return _after_letting_go(situation, view, now, step)
-    if isinstance(step, Report) and unanswered(situation, REQUEUES, now) is not None:
+    if isinstance(step, Report) and late is not None:
         # The number may be given to another job, and that is what the late one would hit.
         return Wait("a requeue without an answer may still take effect")
     return step
@@ -174,7 +177,7 @@ def _after_letting_go(situation: Situation, view: JobView, now: datetime, report
         fence = lift_fence(situation, view, now)
         if fence is not None:
             return fence
-    if late is not None and at in (Place.SUCCESSOR, Place.BEYOND):
+    if late is not None:
         # Slurm requeues what has ended, too: whatever it hits then is still ours to clear up.
         return Wait("a requeue without an answer may still take effect")
     return report
@@ -201,7 +204,7 @@ def _let_go(situation: Situation, view: JobView, now: datetime, report: Report) 
         return Wait("an update without an answer may still take effect")
     resting = refused_until(situation, UPDATES, now)
     if resting is not None:
-        return Wait(f"the scheduler refused the update: {resting[1]}", resting[0])
+        return Wait(resting[1], resting[0])
     late = late_requeue_possible(situation, view, now)
     if late is not None:
         return late

@@ -15,7 +15,7 @@ from middlewatch.model.action import Action, ActionKind
 from middlewatch.model.advice import Reason
 from middlewatch.model.answer import Absent, Known
 from middlewatch.model.scheduler import FAILURES, JobState, JobView
-from middlewatch.reconciliation.chain import may_take_over
+from middlewatch.reconciliation.chain import let_go_by_a_requeue, may_take_over
 from middlewatch.reconciliation.in_flight import refused_until, unanswered
 from middlewatch.reconciliation.letting_go import REQUEUES
 from middlewatch.reconciliation.lineage import another_jobs
@@ -132,6 +132,12 @@ def _of_running_target(situation: Situation, view: JobView, now: datetime) -> St
         return abandoned(
             Reason.TARGET_RUNNING, "training went on after the decision: nothing to restart"
         )
+    older = let_go_by_a_requeue(situation)
+    if older is not None:
+        return abandoned(
+            Reason.NOT_PERMITTED,
+            f"gate chain: a requeue would let the older job {older.job_id} (singleton) start beside it",
+        )
     return _requeue(situation, view, now, "restart of a job that no longer trains")
 
 
@@ -171,7 +177,7 @@ def _requeue(situation: Situation, view: JobView, now: datetime, why: str) -> St
             "gate batch: only jobs of sbatch can be requeued, not those of salloc or srun",
         )
     if resting is not None:
-        return Wait(f"the scheduler refused the requeue: {resting[1]}", resting[0])
+        return Wait(resting[1], resting[0])
     told_apart = view.submitted_at + timedelta(seconds=OWN_SECOND_S)
     if now < told_apart:
         return Wait("the successor must get a submit time of its own", told_apart)

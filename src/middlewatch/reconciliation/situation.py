@@ -104,7 +104,10 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Need:
+    """``jobs`` are the numbers that `Fact.CHAIN` asks about; the others are about the job itself."""
+
     fact: Fact
+    jobs: tuple[str, ...] = ()
 
 
 Step = Act | Report | Wait | Need

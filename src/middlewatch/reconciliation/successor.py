@@ -90,7 +90,7 @@ def _of_pending(situation: Situation, view: JobView, now: datetime) -> Step:
         return Wait("an update without an answer may still take effect")
     resting = refused_until(situation, UPDATES, now)
     if resting is not None:
-        return Wait(f"the scheduler refused the update: {resting[1]}", resting[0])
+        return Wait(resting[1], resting[0])
     if ours:
         late = late_requeue_possible(situation, view, now)
         if late is not None:
@@ -157,7 +157,7 @@ def _make_possible(situation: Situation, view: JobView, detail: JobDetail, now: 
         return Wait("an update without an answer may still take effect")
     resting = refused_until(situation, UPDATES, now)
     if resting is not None:
-        return Wait(f"the scheduler refused the update: {resting[1]}", resting[0])
+        return Wait(resting[1], resting[0])
     why = exclusions.SHORTENED + "no node is left for the job"
     return Act(Action(ActionKind.UPDATE, view.job_id, why, shorter))
 
@@ -201,11 +201,11 @@ def _revived_and_ran(
     """What our requeue revived and Slurm started by itself: said, and left alone."""
     if not requeues(situation) or made_by_others(situation, view):
         return None
-    # (Its own end has let go by now whoever waited for it.)
-    taken = None if view.ended else taken_over(situation)
+    # (Its own end has let go by now whoever waited for it; and once it was let go it was judged.)
+    taken = None if view.ended or let_go_before(situation) else taken_over(situation)
     if isinstance(taken, str):
         return abandoned(Reason.REVIVED_IN_ERROR, f"{taken}; the successor {did}")
-    if taken is not None:
+    if isinstance(taken, Need):
         return taken
     judged = revival(situation, now)
     if judged.revived is None and situation.accounting is None:

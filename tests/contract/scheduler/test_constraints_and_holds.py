@@ -205,6 +205,9 @@ def test_array_tasks_are_jobs_of_their_own(world: World) -> None:
     assert until(world, two, pending).restarts == 1
     view = seen(world, one)
     assert view is not None
+    both = world.scheduler.look([array])
+    assert isinstance(both, Known)
+    assert sorted(view.job_id for view in both.value.jobs) == [one, two]
     assert running(view)
     assert view.restarts == 0
     detail = world.scheduler.detail(two)

@@ -129,6 +129,20 @@ def test_other_tasks_and_shrunken_records_are_no_attempts() -> None:
     assert record.ended_at is None
 
 
+def test_a_job_that_shrank_keeps_the_submit_time_that_it_had() -> None:
+    """Accounting gives what goes on the moment of the resizing; slurmctld keeps the job's own."""
+    text = answer(
+        ("7", "NODE_FAIL", "0:0", "50", "51", "60", "n1", "u"),
+        ("7", "RESIZING", "0:0", "100", "101", "105", "n[1-2]", "u"),
+        ("7.batch", "RESIZING", "0:0", "101", "101", "105", "n1", ""),
+        ("7", "RESIZING", "0:0", "105", "105", "109", "n[1-2]", "u"),
+        ("7", "FAILED", "1:0", "109", "109", "120", "n1", "u"),
+        ("7", "RUNNING", "0:0", "130", "131", "Unknown", "n2", "u"),
+    )
+    records = read_accounting(text, "7", (22, 5, 8))
+    assert [r.submitted_at.timestamp() for r in records] == [50.0, 100.0, 130.0]
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -346,12 +346,12 @@ def test_a_failed_look_at_several_is_never_absence() -> None:
 
 
 def test_a_look_gives_only_what_was_asked_for() -> None:
-    # Asked for an array's waiting tasks, squeue lists those that run as well.
-    text = HEADER + line() + line(JobID="8", JobArrayID="7_0")
+    # Of an array's number squeue lists the tasks that wait, and those that run.
+    text = HEADER + line() + line(JobID="8", JobArrayID="7_0") + line(JobID="9", JobArrayID="9")
     port, _, _ = scheduler(answering((text, "", 0)))
     answer = port.look(["7"])
     assert isinstance(answer, Known)
-    assert [view.job_id for view in answer.value.jobs] == ["7"]
+    assert [view.job_id for view in answer.value.jobs] == ["7", "7_0"]
 
 
 def test_a_look_at_nothing_asks_squeue_nothing() -> None:

@@ -92,7 +92,8 @@ class ScriptedHand:
         self, advice: Advice, look: Answer[Snapshot], asked: Asked, recall: Recall
     ) -> Step | None:
         step = self.steps[advice.job_id]
-        return Wait("it is known") if isinstance(step, Need) and asked.detail is not None else step
+        known = asked.detail is not None or asked.chain is not None
+        return Wait("it is known") if isinstance(step, Need) and known else step
 
     def look_at(self, job_ids: Sequence[str]) -> Answer[Snapshot]:
         self.looks.append(len(job_ids))
@@ -215,6 +216,24 @@ def test_an_update_is_not_asked_about_ahead_and_a_need_is() -> None:
     given = hand.given["1"]
     assert given is not None
     assert given.detail is None
+
+
+def test_a_group_looks_at_once_at_all_who_wait_for_its_jobs() -> None:
+    hand = ScriptedHand(
+        {
+            "1": Need(Fact.CHAIN, ("200", "201")),
+            "2": Need(Fact.CHAIN, ("201", "202")),
+            "3": update(3),
+        }
+    )
+    play(hand)
+    assert hand.looks == [3, 3]
+    for job in ("1", "2"):
+        given = hand.given[job]
+        assert given is not None
+        assert isinstance(given.chain, Known)
+        assert given.chain.value.cluster_name == "200,201,202"
+    assert hand.given["3"] == Asked()
 
 
 def test_each_group_has_a_look_that_is_fresh_for_its_last_command() -> None:

@@ -6,9 +6,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from middlewatch.model.action import Answered, CommandResult
+from middlewatch.model.action import Action, ActionKind, ActionRecord, Answered, CommandResult
+from middlewatch.model.identity import AttemptKey, ClusterId
 from middlewatch.model.journal import JournalEntry, JournalKind
-from middlewatch.services.controller.record import announced_again
+from middlewatch.services.controller.record import announced_again, performed
 
 T0 = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 HOLD = JournalEntry(JournalKind.HOLD, T0, "alpha", "7", T0, 1, T0 + timedelta(seconds=300))
@@ -42,3 +43,22 @@ def test_what_may_have_been_settled_meanwhile_stands_in_the_journal_again(
 
 def test_a_late_command_that_was_refused_leaves_nothing() -> None:
     assert again(70.0, Answered.REFUSED) == ()
+
+
+@pytest.mark.parametrize(("sent_s", "counts_from_s"), [(0.3, 0.3), (4.9, 4.9), (70.0, 0.0)])
+def test_a_command_counts_from_when_it_was_planned_where_its_sender_stood_still(
+    sent_s: float, counts_from_s: float
+) -> None:
+    planned = ActionRecord(
+        "a1",
+        AttemptKey(ClusterId("slurm", "alpha"), "7", T0).attempt_id(),
+        1,
+        Action(ActionKind.REQUEUE, "7", "test"),
+        Answered.IN_FLIGHT,
+        T0,
+    )
+    sent = T0 + timedelta(seconds=sent_s)
+    ended = sent + timedelta(seconds=0.2)
+    done = performed(planned, CommandResult(Answered.DONE, ("scontrol",), 0, "", sent, ended))
+    assert done.started_at == T0 + timedelta(seconds=counts_from_s)
+    assert (done.ended_at, done.answered) == (ended, Answered.DONE)

@@ -14,7 +14,6 @@ from middlewatch.model.scheduler import JobState, JobView, Snapshot
 from middlewatch.reconciliation.plan import next_step
 from middlewatch.reconciliation.situation import Act, Fact, Need, Report, Situation, Wait
 from tests.unit.reconciliation.worlds import (
-    REQUEUED,
     accounting,
     at,
     attempt,
@@ -25,7 +24,9 @@ from tests.unit.reconciliation.worlds import (
     target,
 )
 
-BEHIND = attempt(end=None, dependents=(Dependent("200", "afterany"), Dependent("201", "afterok")))
+BEHIND = attempt(
+    end=None, uid=1000, dependents=(Dependent("200", "afterany"), Dependent("201", "afterok"))
+)
 
 
 def waiting(job_id: str = "200", **changes: object) -> JobView:
@@ -36,6 +37,7 @@ def waiting(job_id: str = "200", **changes: object) -> JobView:
         "started_at": None,
         "ended_at": None,
         "dependency": "afterany:123(unfulfilled)",
+        "uid": 1000,
         **changes,
     }
     return replace(target(JobState.PENDING), **values)
@@ -58,7 +60,7 @@ def requeued(**changes: object) -> Situation:
 
 
 def test_who_waited_for_the_end_is_looked_at_before_the_successor_is_let_go() -> None:
-    assert next_step(requeued(), at(10)) == Need(Fact.CHAIN)
+    assert next_step(requeued(), at(10)) == Need(Fact.CHAIN, ("200",))
     nobody = replace(requeued(), attempt=attempt(end=None))
     step = next_step(nobody, at(10))
     assert isinstance(step, Act)
@@ -74,12 +76,19 @@ def test_one_that_waits_still_was_not_let_go() -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        waiting(state=JobState.RUNNING, started_at=at(1), dependency=""),
-        waiting(state=JobState.COMPLETED, started_at=at(1), ended_at=at(3), dependency=""),
+        waiting(state=JobState.RUNNING, started_at=at(1), dependency="", node_list="gpu-003"),
+        waiting(
+            state=JobState.COMPLETED,
+            started_at=at(1),
+            ended_at=at(3),
+            dependency="",
+            node_list="gpu-003",
+        ),
         waiting(reason="Priority", eligible_at=at(1), dependency=""),
-        waiting("200_3", state=JobState.RUNNING, started_at=at(1), dependency=""),
+        waiting("200_3", state=JobState.RUNNING, started_at=at(1), node_list="gpu-003"),
+        waiting(dependency="afterany:99(unfulfilled)"),
     ],
-    ids=["runs", "ran", "may run", "a task runs"],
+    ids=["runs", "ran", "may run", "a task runs", "waits for the others of its parents alone"],
 )
 def test_the_successor_of_one_that_was_followed_is_taken_back(other: JobView) -> None:
     step = next_step(requeued(chain=shows(other)), at(10))
@@ -98,11 +107,29 @@ def test_the_successor_of_one_that_was_followed_is_taken_back(other: JobView) ->
     "others",
     [
         (),
-        (waiting(state=JobState.CANCELLED, started_at=None, ended_at=at(1)),),
-        (waiting("201", state=JobState.RUNNING, started_at=at(1), dependency=""),),
-        (waiting("2001", state=JobState.RUNNING, started_at=at(1), dependency=""),),
+        (
+            # As Slurm shows it: with a start, and without nodes.
+            waiting(state=JobState.CANCELLED, started_at=at(2), ended_at=at(2), eligible_at=None),
+        ),
+        (waiting("201", state=JobState.RUNNING, started_at=at(1), node_list="gpu-003"),),
+        (waiting("2001", state=JobState.RUNNING, started_at=at(1), node_list="gpu-003"),),
+        (waiting(state=JobState.RUNNING, started_at=at(-60), node_list="gpu-003", dependency=""),),
+        (
+            waiting(
+                state=JobState.RUNNING, started_at=at(1), node_list="gpu-003", dependency="", uid=7
+            ),
+        ),
+        (waiting(dependency="afterany:99,afterany:123(unfulfilled)"),),
     ],
-    ids=["forgotten", "cancelled", "let go by success alone", "another number"],
+    ids=[
+        "forgotten",
+        "cancelled",
+        "let go by success alone",
+        "another number",
+        "let go before, by its owner",
+        "somebody else's",
+        "waits for several",
+    ],
 )
 def test_one_that_trains_no_part_of_it_takes_nothing_back(others: tuple[JobView, ...]) -> None:
     step = next_step(requeued(chain=shows(*others)), at(10))
@@ -118,7 +145,9 @@ def test_a_chain_that_cannot_be_seen_delays() -> None:
 
 
 def test_a_successor_that_slurm_started_beside_it_is_told_of_and_left_alone() -> None:
-    runs = shows(waiting(state=JobState.RUNNING, started_at=at(1), dependency=""))
+    runs = shows(
+        waiting(state=JobState.RUNNING, started_at=at(1), dependency="", node_list="gpu-003")
+    )
     made = requeued(chain=runs)
     step = next_step(replace(made, look=situation(successor(JobState.RUNNING)).look), at(130))
     assert isinstance(step, Report)
@@ -143,13 +172,13 @@ def test_before_a_restart_counts_as_done_accounting_is_asked_for_another_job() -
     assert next_step(made, at(10)) == Need(Fact.ACCOUNTING)
     first = accounting()
     assert isinstance(first, Known)
-    between = replace(first.value[0], submitted_at=REQUEUED)
+    between = replace(first.value[0], submitted_at=at(0))
     step = next_step(replace(made, accounting=Known((*first.value, between), at(9))), at(10))
     assert isinstance(step, Report)
     assert step.reason is Reason.TARGET_REPLACED
-    # One that an older state of slurmctld has forgotten is restarted by us once more.
-    twice = (*sent, record(ActionKind.REQUEUE, 2.5))
-    again = replace(made, actions=twice, accounting=Known((*first.value, between), at(9)))
+    # What an older state of slurmctld has forgotten came before the look that led to the requeue.
+    forgotten = replace(first.value[0], submitted_at=at(-60))
+    again = replace(made, accounting=Known((*first.value, forgotten), at(9)))
     step = next_step(again, at(10))
     assert isinstance(step, Report)
     assert step.reason is Reason.DESIRED_STATE_OBSERVED
@@ -180,3 +209,31 @@ def test_a_job_that_is_gone_is_no_outcome_while_a_requeue_may_still_come() -> No
     step = next_step(gone, at(40))
     assert isinstance(step, Report)
     assert step.reason is Reason.STALE_ATTEMPT
+
+
+@pytest.mark.parametrize(
+    "view", [successor(state=JobState.PENDING, restarts=0, submitted_at=at(20)), target()]
+)
+def test_nor_is_another_jobs_number_or_an_older_state(view: JobView) -> None:
+    lost = record(ActionKind.REQUEUE_HOLD, 0.5, Answered.NO_ANSWER)
+    made = situation(view, actions=(lost,))
+    if view.submitted_at == target().submitted_at:
+        made = replace(made, advice=replace(made.advice, submitted_at=at(5), attempt_index=0))
+    assert isinstance(next_step(made, at(12)), Wait)
+    assert isinstance(next_step(made, at(60)), Report)
+
+
+def test_a_requeue_that_would_let_an_older_singleton_start_is_not_sent() -> None:
+    """Of what is pending a singleton waits only for older numbers, so our requeue would let it go."""
+    hung = target(JobState.RUNNING, ended_at=None, reason="None")
+    advised = replace(situation(hung).advice, may_end_running=True)
+    for number, reason in (("99", Reason.NOT_PERMITTED), ("200", None)):
+        behind = attempt(end=None, dependents=(Dependent(number, "singleton"),))
+        step = next_step(situation(hung, advice=advised, attempt=behind), at(10))
+        if reason is None:
+            assert isinstance(step, Act)
+            assert step.action.kind is ActionKind.REQUEUE
+        else:
+            assert isinstance(step, Report)
+            assert step.reason is reason
+            assert "99 (singleton)" in step.detail

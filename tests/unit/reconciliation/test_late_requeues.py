@@ -191,7 +191,7 @@ def test_a_completion_that_nothing_can_tell_from_our_kill_any_more_raises_the_al
 
 
 def test_a_requeue_that_was_answered_needs_no_proof_of_whose_the_successor_is() -> None:
-    made = pending(actions=(record(ActionKind.REQUEUE, 0.5),))
+    made = pending(actions=(record(ActionKind.REQUEUE, 0.5),), accounting=None)
     step = next_step(made, at(10))
     assert isinstance(step, Act)
     assert step.action.start_now

@@ -68,6 +68,7 @@ def read_many(
     if tuple(lines[0].split(SEPARATOR)) != wanted:
         raise Unreadable(f"sacct printed other columns than asked for: {lines[0][:120]!r}")
     found: dict[str, list[AccountingRecord]] = {job_id: [] for job_id in job_ids}
+    resized: dict[str, str] = {}
     for number, line in enumerate(lines[1:], start=2):
         cells = line.split(SEPARATOR)
         if len(cells) != len(wanted):
@@ -76,10 +77,17 @@ def read_many(
             )
         row = _row(dict(zip(wanted, cells, strict=True)))
         records = found.get(row.job_id)
-        if records is None or row.cell["State"].startswith("RESIZING"):
-            # Another task or component; or a job that shrank, which is no attempt of its own.
+        if records is None:
+            continue  # another task or component
+        if row.cell["State"].startswith("RESIZING"):
+            # A job that shrank, which is no attempt of its own: the next row goes on with it, and has
+            # the moment of the resizing for a submit time.
+            if not row.step:
+                resized.setdefault(row.job_id, row.cell["Submit"])
             continue
         if not row.step:
+            submit = resized.pop(row.job_id, row.cell["Submit"])
+            row = replace(row, cell={**row.cell, "Submit": submit})
             records.append(_record(row, trusted=version >= TRUE_EXIT_CODES_SINCE))
         elif row.step == "batch" and records:
             records[-1] = _with_batch(records[-1], row)

@@ -25,7 +25,7 @@ from middlewatch.adapters.slurm.restcall import RestTarget
 from middlewatch.adapters.slurm.restdialect import Dialect
 from middlewatch.adapters.slurm.restjob import view_of
 from middlewatch.adapters.slurm.restreach import RestReach
-from middlewatch.adapters.slurm.words import checked_job_id, checked_node
+from middlewatch.adapters.slurm.words import checked_job_id, checked_node, lacking, meant
 from middlewatch.model.action import Action, ActionKind, Answered, CommandResult
 from middlewatch.model.answer import Absent, Answer, Known, Unknown
 from middlewatch.model.identity import ClusterId
@@ -169,7 +169,9 @@ class RestScheduler:
             for row in rows
             if not row.component
             and (
-                row.view.job_id in wanted if wanted is not None else not own or row.view.user == us
+                meant(row.view.job_id, wanted)
+                if wanted is not None
+                else not own or row.view.user == us
             )
         )
         try:
@@ -189,7 +191,7 @@ class RestScheduler:
         conf = self._recent_conf()
         hidden = self._reach.hidden(conf)
         others = any(view.user != self._target.user for view in jobs)
-        lacks = self._showed_others and not others if wanted is None else len(jobs) < len(wanted)
+        lacks = self._showed_others and not others if wanted is None else lacking(jobs, wanted)
         if hidden or own:
             lost = wanted is not None and lacks and self._reach.lost
             if hidden and (lost or (conf and self._scope is JobScope.ALL)):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pwd
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -23,11 +24,18 @@ _NO_STATE = frozenset({"REQUEUED", "RESIZING"})
 
 def records_of(jobs: list[dict[str, Any]], job_id: str) -> tuple[AccountingRecord, ...]:
     """The records of that job, oldest first. Raises `Unreadable` for one of another shape."""
-    found = [
-        _record(job, job_id)
-        for job in jobs
-        if _named(job) == job_id and "RESIZING" not in _words(_part(job, "state").get("current"))
-    ]
+    found: list[AccountingRecord] = []
+    since: datetime | None = None
+    own = [job for job in jobs if _named(job) == job_id]
+    for job in sorted(own, key=lambda job: number(_part(job, "time").get("submission")) or 0):
+        if "RESIZING" in _words(_part(job, "state").get("current")):
+            # No attempt of its own: the next row goes on with it, and has the moment of the resizing
+            # for a submit time.
+            since = since or _moment(_part(job, "time").get("submission"))
+            continue
+        record = _record(job, job_id)
+        found.append(replace(record, submitted_at=since or record.submitted_at))
+        since = None
     return tuple(sorted(found, key=lambda record: record.submitted_at))
 
 

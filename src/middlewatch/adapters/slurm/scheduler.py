@@ -17,7 +17,7 @@ from middlewatch.adapters.slurm.components import whole_jobs
 from middlewatch.adapters.slurm.hostlist import HostLists
 from middlewatch.adapters.slurm.listing import Row, listing_argv, read_listing
 from middlewatch.adapters.slurm.reach import Reach
-from middlewatch.adapters.slurm.words import NOTHING, checked_job_id
+from middlewatch.adapters.slurm.words import NOTHING, checked_job_id, lacking, meant
 from middlewatch.model.action import Action, Answered, CommandResult
 from middlewatch.model.answer import Absent, Answer, Known, Unknown
 from middlewatch.model.identity import ClusterId
@@ -163,7 +163,7 @@ class SlurmScheduler:
         jobs = tuple(
             row.view
             for row in whole_jobs(rows.value)
-            if (row.view.job_id in wanted if wanted else only is None or row.view.uid == only)
+            if (meant(row.view.job_id, wanted) if wanted else only is None or row.view.uid == only)
         )
         if "jobs" in facts.value.private_data:
             hidden = self._hidden_since(wanted, jobs, only)
@@ -180,10 +180,10 @@ class SlurmScheduler:
         away hides all that is others' at once, and what is hidden looks as if it were gone."""
         if only is not None:
             # A listing says for whom it is complete; of a job that is looked at nobody knows whose.
-            return _LOST if len(jobs) < len(wanted) and self._reach.lost else ""
+            return _LOST if lacking(jobs, wanted) and self._reach.lost else ""
         user = self._commands.user()
         others = any(user is None or view.uid != user[0] for view in jobs)
-        lacks = len(jobs) < len(wanted) if wanted else self._showed_others and not others
+        lacks = lacking(jobs, wanted) if wanted else self._showed_others and not others
         if lacks:
             with self._lock:
                 config = self._config

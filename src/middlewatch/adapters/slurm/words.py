@@ -7,9 +7,10 @@ not understood is said to be so instead of guessed.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime
 
-from middlewatch.model.scheduler import JobFlag, JobState
+from middlewatch.model.scheduler import JobFlag, JobState, JobView
 from middlewatch.ports.errors import Refused, Unreadable
 
 JOB_ID = re.compile(r"[0-9]{1,10}(?:_[0-9]{1,10}|\+[0-9]{1,10})?")
@@ -130,3 +131,14 @@ def checked_node(text: str) -> str:
     if NODE_NAME.fullmatch(text) is None:
         raise Refused(f"{text[:60]!r} is not the name of one node")
     return text
+
+
+def meant(job_id: str, wanted: Collection[str]) -> bool:
+    """Whether a look for these numbers means that job. An array's number means its tasks, too."""
+    return job_id in wanted or job_id.partition("_")[0] in wanted
+
+
+def lacking(jobs: Iterable[JobView], wanted: Collection[str]) -> bool:
+    """Whether a look for these numbers does not show all of them."""
+    shown = {name for job in jobs for name in (job.job_id, job.job_id.partition("_")[0])}
+    return not shown.issuperset(wanted)

@@ -97,7 +97,8 @@ class SimulatedScheduler:
             away = self._away()
             if away is not None:
                 return away
-            found = (self._world.jobs.get(job_id) for job_id in dict.fromkeys(job_ids))
+            numbers = (number for job_id in job_ids for number in self._world.targets(job_id))
+            found = (self._world.jobs.get(number) for number in dict.fromkeys(numbers))
             return self._snapshot(job for job in found if job is not None)
 
     def _snapshot(self, jobs: Iterable[Job]) -> Answer[Snapshot]:

@@ -184,6 +184,16 @@ def asked_ahead(
         if isinstance(detail, Unknown):
             continue  # the long answer may be too much for a machine that still gives short ones
         asked[one[job_id]] = replace(asked[one[job_id]], detail=detail)
+    chains = {
+        advice.attempt_id: step.jobs
+        for advice in some
+        if isinstance(step := hand.step_for(advice, look, asked[advice.attempt_id], recall), Need)
+        and step.fact is Fact.CHAIN
+    }
+    if chains:
+        waited = hand.look_at(sorted({job_id for jobs in chains.values() for job_id in jobs}))
+        for attempt_id in chains:
+            asked[attempt_id] = replace(asked[attempt_id], chain=waited)
     two = wanting(Fact.ACCOUNTING)
     for job_id, records in accountings_of(scheduler, tuple(two)).items():
         asked[two[job_id]] = replace(asked[two[job_id]], accounting=records)

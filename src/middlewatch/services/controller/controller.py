@@ -63,7 +63,7 @@ from middlewatch.services.controller.gather import (
     usable_nodes,
     view_in,
 )
-from middlewatch.services.controller.hand import NEW_WORK, RoundsHand
+from middlewatch.services.controller.hand import NEW_WORK, TOO_OLD, RoundsHand, came_too_late
 from middlewatch.services.controller.lead import Leadership
 from middlewatch.services.controller.round import ControllerReport, Round, by_job
 from middlewatch.services.controller.sightings import sighted
@@ -241,28 +241,29 @@ class Controller:
         given, now = asked or Asked(), tick.now if recall is None else self.clock.now()
         asked = given
         recall = recall or Recall(self._store, self.clock, LOOK_MAX_AGE.total_seconds())
-        reread = False
-        for _ in range(8):
+        reread = relooked = False
+        for _ in range(9):
             situation = self._situation(advice, look, asked, attempt, tick=tick, recall=recall)
             step = next_step(situation, now)
             if lightly and isinstance(step, Need | Act):
                 return situation
             match step:
-                case Need(fact=fact):
-                    asked = fetched(self._scheduler, asked, fact, situation)
+                case Need():
+                    asked = self._ask(asked, step, advice)
                     continue
                 case Act(action=action) if asked.detail is None and action.kind in NEW_WORK:
                     # The job's own opt-in is read again before anything new is done to it.
-                    asked = fetched(self._scheduler, asked, Fact.DETAIL, situation)
+                    asked = self._ask(asked, Need(Fact.DETAIL), advice)
                     continue
                 case Act(action=action) if action.kind in NEW_WORK and not isinstance(
                     situation.detail, Known
                 ):
                     step = Wait("the job's own opt-in cannot be read", None, Reason.UNKNOWN_STATE)
                     self._wait(situation, step, tick)
-                case Act(action=action) if self.stale(look, situation) and not (
-                    reread and action.kind not in NEW_WORK
-                ):
+                case Act(action=action) if (
+                    self.stale(look) or (came_too_late(situation, action) and not relooked)
+                ) and not (reread and action.kind not in NEW_WORK):
+                    relooked = True
                     look = self.look_at([advice.job_id])
                     asked, now = asked_alone(asked, given), self.clock.now()
                     view = view_in(look, advice)
@@ -272,7 +273,7 @@ class Controller:
                 ):
                     # What its user or an operator has written since would be written over.
                     reread = True
-                    asked = fetched(self._scheduler, asked, Fact.DETAIL, situation)
+                    asked = self._ask(asked, Need(Fact.DETAIL), advice)
                     continue
                 case Act(action=action):
                     self._inherit(situation, view, now, tick)
@@ -333,14 +334,14 @@ class Controller:
         situation = self._situation(advice, look, asked, attempt, tick=tick, recall=recall)
         return next_step(situation, self.clock.now())
 
-    def stale(self, look: Answer[Snapshot], situation: Situation | None = None) -> bool:
-        """Whether a look is too old to act on; one of the future is of no known age. On a machine on
-        which a command came too late for its look before, it has to be fresher to begin with."""
+    def stale(self, look: Answer[Snapshot]) -> bool:
+        """Whether a look is too old to act on; one of the future is of no known age."""
         if not isinstance(look, Known):
             return False
-        slow = situation is not None and situation.actions and situation.actions[-1].withheld
-        oldest = LOOK_MAX_AGE / 4 if slow else LOOK_MAX_AGE
-        return not -LOOK_MAX_AGE <= self.clock.now() - look.as_of <= oldest
+        return not -LOOK_MAX_AGE <= self.clock.now() - look.as_of <= LOOK_MAX_AGE
+
+    def _ask(self, asked: Asked, need: Need, advice: Advice) -> Asked:
+        return fetched(self._scheduler, asked, need, advice.job_id, self.look_at)
 
     def _old(self, detail: Answer[JobDetail] | None) -> bool:
         age = self.clock.now() - detail.as_of if isinstance(detail, Known) else timedelta(0)
@@ -475,7 +476,7 @@ class Controller:
     def _too_late(self, situation: Situation, action: Action, tick: Round) -> str:
         """Why the command must not be sent any more, now that everything about it is on disk."""
         if action.kind in NEW_WORK and self.stale(situation.look):
-            return NOT_SENT + "the look that justified it had grown too old"
+            return TOO_OLD
         if not self._lead.outlasts_a_command(tick.term):
             return NOT_SENT + "the lease might have ended first"
         now = rolled_back(self._deployment, self._store.note(ROLLED_BACK))

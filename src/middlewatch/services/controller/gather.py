@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Protocol
@@ -27,11 +27,10 @@ from middlewatch.model.scheduler import (
 )
 from middlewatch.model.signal import Progress, Signal
 from middlewatch.ports.scheduler import Scheduler
-from middlewatch.reconciliation.chain import may_take_over
 from middlewatch.reconciliation.holds import our_exclusions
 from middlewatch.reconciliation.inherited import ours_on_it
 from middlewatch.reconciliation.revival import log_end
-from middlewatch.reconciliation.situation import Fact, Place, Situation, place
+from middlewatch.reconciliation.situation import Fact, Need, Place, Situation, place
 
 NOT_RECORDED = Gates(
     (Gate(GateName.JOB_OPT_IN, False, "the attempt is not recorded: no opt-in is known"),)
@@ -61,16 +60,21 @@ def view_in(look: Answer[Snapshot], advice: Advice) -> JobView | None:
     return look.value.job(advice.job_id) if isinstance(look, Known) else None
 
 
-def fetched(scheduler: Scheduler, asked: Asked, fact: Fact, situation: Situation) -> Asked:
-    job_id = situation.advice.job_id
-    match fact:
+def fetched(
+    scheduler: Scheduler,
+    asked: Asked,
+    need: Need,
+    job_id: str,
+    look_at: Callable[[Sequence[str]], Answer[Snapshot]],
+) -> Asked:
+    """What was asked, and what that need is for beside it."""
+    match need.fact:
         case Fact.DETAIL:
             return replace(asked, detail=scheduler.detail(job_id))
         case Fact.ACCOUNTING:
             return replace(asked, accounting=scheduler.accounting(job_id))
         case Fact.CHAIN:
-            waited = tuple(one.job_id for one in may_take_over(situation))
-            return replace(asked, chain=scheduler.look(waited))
+            return replace(asked, chain=look_at(need.jobs))
 
 
 def detail_of(detail: Answer[JobDetail] | None, view: JobView | None) -> Answer[JobDetail] | None:

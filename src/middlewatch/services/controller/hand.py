@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from middlewatch.model.action import ActionKind
+from middlewatch.model.action import NOT_SENT, Action, ActionKind
 from middlewatch.model.advice import Advice
 from middlewatch.model.answer import Answer
 from middlewatch.model.scheduler import Snapshot
@@ -20,6 +20,14 @@ if TYPE_CHECKING:
     from middlewatch.services.controller.controller import Controller
 
 NEW_WORK = frozenset({ActionKind.REQUEUE, ActionKind.REQUEUE_HOLD, ActionKind.CANCEL})
+TOO_OLD = NOT_SENT + "the look that justified it had grown too old"
+
+
+def came_too_late(situation: Situation, action: Action) -> bool:
+    """Whether a command that needs a fresh look came too late for its look the last time: on such a
+    machine it gets one of its own, made when all else is known."""
+    last = situation.actions[-1] if situation.actions else None
+    return action.kind in NEW_WORK and last is not None and last.text == TOO_OLD
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
 from middlewatch.model.attempt import LET_GO, Attempt, Dependent
+from middlewatch.model.awaited import awaited
 from middlewatch.model.scheduler import JobView
 
 LET_GO_WITHIN = timedelta(seconds=30)
 """How long after the end of a job slurmctld may take to see that nothing waits for it any more."""
-
-_TERM = re.compile(r"(after(?:any|notok|ok|corr|burstbuffer)?):([\d_+:()A-Za-z]+)")
-_JOB = re.compile(r"(\d+(?:_\d+)?)(?:\+\d+)?(?:\([A-Za-z ]*\))?")
-
-
-def awaited(dependency: str) -> tuple[tuple[str, str], ...]:
-    """(job id, kind) of each job that a dependency expression names; of a whole array, its id."""
-    found: list[tuple[str, str]] = []
-    for term in re.split(r"[,?]", dependency):
-        match = _TERM.match(term.strip())
-        if match:
-            found.extend((job, match.group(1)) for job in _JOB.findall(match.group(2)))
-    return tuple(found)
 
 
 def is_singleton(view: JobView) -> bool:
