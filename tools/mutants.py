@@ -46,7 +46,7 @@ MUTANTS = (
     Mutant(
         "act on a look of any age",
         "services/controller/controller.py",
-        "return not -LOOK_MAX_AGE <= self.clock.now() - look.as_of <= oldest",
+        "return not -LOOK_MAX_AGE <= self.clock.now() - look.as_of <= LOOK_MAX_AGE",
         "return False",
     ),
     Mutant(
@@ -130,20 +130,20 @@ MUTANTS = (
     Mutant(
         "call a restart done that hit another job",
         "reconciliation/lineage.py",
-        "return another_jobs(situation, view, len(ours) - 1) if ours else None",
-        "return None",
+        "if any(record.submitted_at >= looked for record in _between(situation, view)):",
+        "if False:",
     ),
     Mutant(
         "give a job up that a requeue is still on its way to",
         "reconciliation/plan.py",
-        "if isinstance(step, Report) and unanswered(situation, REQUEUES, now) is not None:",
+        "if isinstance(step, Report) and late is not None:",
         "if False:",
     ),
     Mutant(
         "trust the answer of a sender that stood still",
         "reconciliation/lineage.py",
-        "return record.ended_at - record.started_at <= timedelta(seconds=situation.deadline_s)",
-        "return True",
+        "doubtful = uncertain(situation) or _stood_still(situation)",
+        "doubtful = uncertain(situation)",
     ),
     Mutant(
         "act at once after taking the lead from one that may not know it",

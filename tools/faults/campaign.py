@@ -315,4 +315,9 @@ def _raise(
     """Start the labs one after the other; those that run are in ``labs`` whatever happens."""
     for where in sorted(wanted):
         labs[where] = cluster = up(spec(where, name), lambda _line: None)
+        if where[1] == STORMY:
+            # One that was killed before it ever stopped or saved does not start any more: 26.05 wants
+            # the file assoc_usage, and any slurmctld of a site has one.
+            cluster.stop_daemon("slurmctld")
+            cluster.start_daemon("slurmctld")
         say(f"lab of Slurm {cluster.version} ({' '.join(where)}) in {cluster.folder}")

@@ -13,7 +13,7 @@ from typing import assert_never
 from middlewatch.model.advice import DURABLE, DesiredState, Disposition, Reason
 from middlewatch.model.answer import Absent, Known, Unknown
 from middlewatch.model.gates import Gate
-from middlewatch.model.scheduler import JobFlag, JobState, JobView
+from middlewatch.model.scheduler import JobFlag, JobState, JobView, Snapshot
 from middlewatch.reconciliation import overshoot
 from middlewatch.reconciliation.exact import constrain_step, release_step, terminate_step
 from middlewatch.reconciliation.in_flight import refused_until, unanswered
@@ -58,6 +58,9 @@ def next_step(situation: Situation, now: datetime) -> Step:
             view = None
         case Known(value=snapshot):
             view = snapshot.job(situation.advice.job_id)
+            if view is None and _may_be_hidden(situation, snapshot):
+                why = "the job may be hidden: only one user's jobs are shown, and it is not known as his"
+                return Wait(why, None, Reason.UNKNOWN_STATE)
         case _:
             assert_never(situation.look)
     closed = situation.gates.first_closed()
@@ -97,6 +100,13 @@ def next_step(situation: Situation, now: datetime) -> Step:
         # The number may be given to another job, and that is what the late one would hit.
         return Wait("a requeue without an answer may still take effect")
     return step
+
+
+def _may_be_hidden(situation: Situation, snapshot: Snapshot) -> bool:
+    """Whether a job that a snapshot does not show need not be gone: it holds one user's alone."""
+    if snapshot.only_uid is None:
+        return False
+    return situation.attempt is None or situation.attempt.uid != snapshot.only_uid
 
 
 def _never_permitted(frozen: Gate) -> Report:

@@ -138,6 +138,16 @@ SAID: tuple[tuple[str, Callable[[], str]], ...] = (
         step(situation(replace(RUNNING, flags=frozenset({JobFlag.CONFIGURING})), advice=MAY_END)),
     ),
     ("pending, `--begin`", step(situation(target(JobState.PENDING)))),
+    (
+        "hung, and an older job",
+        step(
+            situation(
+                RUNNING,
+                advice=MAY_END,
+                attempt=attempt(end=None, dependents=(Dependent("9", "singleton"),)),
+            )
+        ),
+    ),
     ("a parent whose failure", chained),
     (
         "a parent whose failure",

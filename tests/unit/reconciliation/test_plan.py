@@ -10,8 +10,8 @@ import pytest
 
 from middlewatch.model.action import ActionKind, Answered
 from middlewatch.model.advice import DesiredState, Disposition, Reason
-from middlewatch.model.answer import Unknown
-from middlewatch.model.scheduler import JobFlag, JobState, JobView
+from middlewatch.model.answer import Known, Unknown
+from middlewatch.model.scheduler import JobFlag, JobState, JobView, Snapshot
 from middlewatch.reconciliation.plan import next_step
 from middlewatch.reconciliation.situation import Act, Report, Situation, Wait
 from tests.unit.reconciliation.worlds import (
@@ -20,6 +20,7 @@ from tests.unit.reconciliation.worlds import (
     accounting,
     advice,
     at,
+    attempt,
     detail,
     record,
     situation,
@@ -282,3 +283,17 @@ def test_a_whole_recovery_is_two_commands() -> None:
         detail=detail(excluded_nodes=("gpu-001",)),
     )
     assert outcome(after, 12) == (Disposition.CONVERGED, Reason.DESIRED_STATE_OBSERVED)
+
+
+@pytest.mark.parametrize(("uid", "gone"), [(1000, True), (1001, False), (-1, False)])
+def test_what_a_listing_for_one_user_does_not_show_is_gone_only_if_it_was_his(
+    uid: int, gone: bool
+) -> None:
+    look = Known(Snapshot("lab", T0, (), 1000), T0)
+    step = next_step(situation(None, look=look, attempt=attempt(uid=uid)), at(10))
+    if gone:
+        assert isinstance(step, Report)
+        assert step.reason is Reason.TARGET_GONE
+    else:
+        assert isinstance(step, Wait)
+        assert step.reason is Reason.UNKNOWN_STATE
