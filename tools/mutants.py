@@ -130,7 +130,7 @@ MUTANTS = (
     Mutant(
         "call a restart done that hit another job",
         "reconciliation/lineage.py",
-        "if any(record.submitted_at >= looked for record in _between(situation, view)):",
+        "if any(looked <= record.submitted_at < over for record in _between(situation, view)):",
         "if False:",
     ),
     Mutant(
@@ -142,8 +142,8 @@ MUTANTS = (
     Mutant(
         "trust the answer of a sender that stood still",
         "reconciliation/lineage.py",
-        "doubtful = uncertain(situation) or _stood_still(situation)",
-        "doubtful = uncertain(situation)",
+        "return followed_by_another(situation, view) if _stood_still(situation) else None",
+        "return None",
     ),
     Mutant(
         "act at once after taking the lead from one that may not know it",

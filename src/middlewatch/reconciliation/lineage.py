@@ -28,7 +28,7 @@ from middlewatch.reconciliation.situation import (
     requeues,
 )
 
-LOOKED_BEFORE_S = 3.0
+LOOKED_BEFORE_S = 2.0
 """So long before a requeue the look may lie that it came of, by slurmctld's clock in whole seconds."""
 REQUEUE_HELD = "job_requeued_in_held_state"
 """Slurm's reason for a requeue-hold, whoever took it."""
@@ -59,8 +59,9 @@ def stranger(situation: Situation, view: JobView) -> Report | Need | None:
     attempt = situation.attempt
     if attempt is not None and not same_owner(attempt.uid, view.uid):
         return _replaced("another user's job has the number")
-    doubtful = uncertain(situation) or _stood_still(situation)
-    return another_jobs(situation, view) if doubtful else None
+    if uncertain(situation):
+        return another_jobs(situation, view)
+    return followed_by_another(situation, view) if _stood_still(situation) else None
 
 
 def another_jobs(situation: Situation, view: JobView) -> Report | Need | None:
@@ -76,18 +77,22 @@ def another_jobs(situation: Situation, view: JobView) -> Report | Need | None:
 
 
 def followed_by_another(situation: Situation, view: JobView) -> Report | Need | None:
-    """The same question, before a restart of ours counts as done: between a look and the command that
-    came of it the number may have been given to another job, and that is what we restarted. What was
-    submitted before that look is of the job itself (an older state of slurmctld may have forgotten it).
+    """The same question where our requeue was answered: between a look and the command that came of it
+    the number may have been given to another job, and that is what we restarted.
+
+    That job was submitted after the look and before the answer. What came earlier is of the target's own
+    job, and so is what came later: an older state of slurmctld may have forgotten either.
     """
-    ours = requeues(situation)
-    if not ours:
+    answered = [r for r in requeues(situation) if r.answered is Answered.DONE and r.ended_at]
+    if not answered:
         return None
     if situation.accounting is None:
         return Need(Fact.ACCOUNTING)
-    looked = ours[-1].started_at - timedelta(seconds=LOOKED_BEFORE_S)
-    if any(record.submitted_at >= looked for record in _between(situation, view)):
-        return _replaced("accounting has a job of that number that came just before our requeue")
+    for requeue in answered:
+        looked = requeue.started_at - timedelta(seconds=LOOKED_BEFORE_S)
+        over = (requeue.ended_at or requeue.started_at).replace(microsecond=0)
+        if any(looked <= record.submitted_at < over for record in _between(situation, view)):
+            return _replaced("accounting has a job of that number that came before our requeue")
     return None
 
 
