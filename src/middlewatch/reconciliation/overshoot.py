@@ -13,8 +13,13 @@ from middlewatch.model.action import Action, ActionKind, ActionRecord, Answered
 from middlewatch.model.advice import Reason
 from middlewatch.model.answer import Known
 from middlewatch.model.scheduler import JobFlag, JobState, JobView
-from middlewatch.reconciliation.in_flight import refused_until, settled_at, unanswered
-from middlewatch.reconciliation.lineage import REQUEUE_HELD, before_it, by_node_failure
+from middlewatch.reconciliation.in_flight import (
+    SETTLE_MARGIN_S,
+    refused_until,
+    settled_at,
+    unanswered,
+)
+from middlewatch.reconciliation.lineage import REQUEUE_HELD, before_it
 from middlewatch.reconciliation.situation import (
     Act,
     Fact,
@@ -70,7 +75,7 @@ def undo_overshoot(situation: Situation, view: JobView, now: datetime) -> Step |
     if situation.accounting is None:
         return Need(Fact.ACCOUNTING)
     why = _over_on_purpose(situation, view)
-    if why is None or _made_the_successor(situation, view, record):
+    if why is None or _too_late_for_it(situation, view, record):
         return None
     if unanswered(situation, (ActionKind.CANCEL,), now) is not None:
         return Wait("a cancel without an answer may still take effect")
@@ -80,13 +85,15 @@ def undo_overshoot(situation: Situation, view: JobView, now: datetime) -> Step |
     return Act(Action(ActionKind.CANCEL, view.job_id, f"revived in error: {why}"))
 
 
-def _made_the_successor(situation: Situation, view: JobView, record: ActionRecord) -> bool:
-    """Whether that requeue came in time after all: the successor is of the very second in which it was
-    sent, and no node failure made it. Then somebody else has made what comes after."""
+def _too_late_for_it(situation: Situation, view: JobView, record: ActionRecord) -> bool:
+    """Whether that requeue could come no more: slurmctld carries out what it has received before it does
+    anything else, and it had started the attempt in between. Then somebody else has made this one."""
     before = before_it(situation, view)
-    if before is None or by_node_failure(situation):
+    if before is None or before.started_at is None or not before.node_list:
         return False
-    return before.submitted_at == record.started_at.replace(microsecond=0)
+    worked = max(before.started_at, record.ended_at or record.started_at)
+    margin = timedelta(seconds=situation.facts.message_timeout_s + SETTLE_MARGIN_S)
+    return view.submitted_at > worked + margin
 
 
 def _undone(situation: Situation) -> Report | None:

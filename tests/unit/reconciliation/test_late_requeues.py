@@ -160,15 +160,21 @@ def test_a_second_restart_that_our_answered_requeue_cannot_have_made_is_not_canc
     assert step.reason is Reason.STALE_ATTEMPT
 
 
-def test_a_requeue_that_made_the_successor_in_its_own_second_has_not_made_what_came_after() -> None:
-    """Its answer was lost, and it was not late: an operator wants once more what had completed."""
-    done = {"node_list": "gpu-001", "batch_completed": True, "batch_ended_at": at(8)}
-    made = situation(second(), actions=(LOST,), accounting=records(of_attempt(0, **done)))
-    step = next_step(made, at(40))
+def test_a_requeue_that_slurmctld_had_long_passed_by_has_not_made_what_came_after() -> None:
+    """Nobody was there for minutes, so that nobody knows since when slurmctld answers again; but it
+    had started the successor, and an operator wants once more what that had completed."""
+    ran = {"started_at": at(121), "node_list": "gpu-001", "batch_completed": True}
+    done = records(of_attempt(0, **ran, batch_ended_at=at(130)))
+    silence = (at(0), at(150))
+
+    def made(submitted: float) -> Situation:
+        view = replace(second(), submitted_at=at(submitted), eligible_at=at(submitted + 121))
+        return situation(view, actions=(LOST,), accounting=done, silence=silence)
+
+    step = next_step(made(137), at(170))
     assert isinstance(step, Report)
     assert step.reason is Reason.STALE_ATTEMPT
-    by_slurm = Known((*NODE_FAILED.value, of_attempt(0, **done)), at(9))
-    step = next_step(replace(made, accounting=by_slurm), at(13))
+    step = next_step(made(133), at(170))
     assert isinstance(step, Act)
     assert step.action.kind is ActionKind.CANCEL
 
