@@ -8,6 +8,7 @@ seen by reading the store again and again from outside: what is measured include
 from __future__ import annotations
 
 import json
+import re
 import time
 from dataclasses import dataclass, field
 from importlib import resources
@@ -75,8 +76,15 @@ def crash_lines() -> list[str]:
         if pattern.kind is PatternKind.FAILURE and "\n" not in example:
             found.append(example)
         elif pattern.kind is PatternKind.EXCEPTION:
-            frame = '  File "train.py", line 1, in step\n    loss.backward()'
-            found.append(f"Traceback (most recent call last):\n{frame}\n{example}")
+            # torch puts a rank's name before each line of its traceback, or before none.
+            rank = re.match(r"\[rank\d+\]: |", example)
+            before = rank.group() if rank else ""
+            above = [
+                "Traceback (most recent call last):",
+                '  File "train.py", line 1, in step',
+                "    loss.backward()",
+            ]
+            found.append("\n".join([*(before + line for line in above), example]))
     return found
 
 
