@@ -65,6 +65,8 @@ class Dependent:
 LET_GO = "let go"
 """``Dependent.kind`` of a job that began to be eligible when this one ended, and of which nobody
 has seen for what it waited."""
+TAKES_OVER = frozenset({"afterany", "afternotok", "singleton", LET_GO})
+"""The kinds of dependents that a failure of this job lets go: such a one is its successor."""
 
 
 TOLD = "api"

@@ -38,6 +38,16 @@ class Gate:
     detail: str
 
 
+def closed_midway(gate: Gate) -> str:
+    """How an outcome says that a gate closed while its advice was open."""
+    return f"gate {gate.name.value} has closed: {gate.detail}"
+
+
+def closed_by(sentence: str, name: GateName) -> bool:
+    """Whether an outcome's sentence (`closed_midway`) says that of this gate."""
+    return sentence.startswith(f"gate {name.value} has closed: ")
+
+
 @dataclass(frozen=True, slots=True)
 class Gates:
     gates: tuple[Gate, ...]

@@ -11,13 +11,12 @@ from datetime import timedelta
 
 from middlewatch.model.advice import Reason
 from middlewatch.model.answer import Known, Unknown
-from middlewatch.model.attempt import LET_GO, Dependent, same_owner
+from middlewatch.model.attempt import LET_GO, TAKES_OVER, Dependent, same_owner
 from middlewatch.model.awaited import awaited
 from middlewatch.model.scheduler import JobState, JobView, Snapshot
 from middlewatch.reconciliation.situation import Fact, Need, Situation, Wait, requeues
 
 SINGLETON = "singleton"
-TAKE_OVER = frozenset({"afterany", "afternotok", SINGLETON, LET_GO})
 BEFORE_S = 3.0
 """So long before our requeue the target may have ended: a look is up to a second old when the command
 that came of it is sent, and two clocks are compared."""
@@ -26,7 +25,7 @@ that came of it is sent, and two clocks are compared."""
 def may_take_over(situation: Situation) -> tuple[Dependent, ...]:
     """The jobs that the target's end lets go, whatever it ends by."""
     dependents = situation.attempt.dependents if situation.attempt else ()
-    return tuple(one for one in dependents if one.kind in TAKE_OVER)
+    return tuple(one for one in dependents if one.kind in TAKES_OVER)
 
 
 def let_go_by_a_requeue(situation: Situation) -> Dependent | None:

@@ -12,7 +12,7 @@ from typing import assert_never
 
 from middlewatch.model.advice import DURABLE, DesiredState, Disposition, Reason
 from middlewatch.model.answer import Absent, Known, Unknown
-from middlewatch.model.gates import Gate
+from middlewatch.model.gates import Gate, closed_midway
 from middlewatch.model.scheduler import JobFlag, JobState, JobView, Snapshot
 from middlewatch.reconciliation import overshoot
 from middlewatch.reconciliation.exact import constrain_step, release_step, terminate_step
@@ -85,9 +85,7 @@ def next_step(situation: Situation, now: datetime) -> Step:
             situation,
             view,
             now,
-            abandoned(
-                Reason.NOT_PERMITTED, f"gate {closed.name.value} has closed: {closed.detail}"
-            ),
+            abandoned(Reason.NOT_PERMITTED, closed_midway(closed)),
         )
     elif expired(situation, now):
         old = abandoned(Reason.ADVICE_EXPIRED, "older than the age limit")

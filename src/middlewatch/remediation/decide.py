@@ -17,7 +17,7 @@ from datetime import timedelta
 from typing import assert_never
 
 from middlewatch.model.advice import DecisionBasis, DesiredState, Intent
-from middlewatch.model.attempt import LET_GO, AttemptEnd, EndedBy
+from middlewatch.model.attempt import TAKES_OVER, AttemptEnd, EndedBy
 from middlewatch.model.gates import GateName, Gates
 from middlewatch.model.issue import NO_FAULT
 from middlewatch.model.optin import JobMode
@@ -46,7 +46,6 @@ STOPPED_BEFORE = timedelta(minutes=10)
 give two minutes' notice, Slurm's grace times are shorter than ten."""
 
 
-TAKES_OVER = frozenset({"afterany", "afternotok", "singleton", LET_GO})
 """Dependencies that a failed end lets go: that job is then the successor."""
 
 

@@ -23,7 +23,7 @@ from middlewatch.model.advice import (
     Status,
 )
 from middlewatch.model.attempt import Attempt
-from middlewatch.model.gates import GateName, Gates, declares_as_decided
+from middlewatch.model.gates import GateName, Gates, closed_by, declares_as_decided
 from middlewatch.model.optin import JobMode
 from middlewatch.model.policy import Policy
 from middlewatch.model.scheduler import JobState
@@ -207,7 +207,7 @@ def _reopens(advice: Advice, inputs: ReleaseInputs) -> bool:
 def _declared_anew(status: Status, inputs: ReleaseInputs) -> bool:
     """Whether it was abandoned over what its owner wrote meanwhile, and that is known by now. Who
     has put back what stood there before is believed when the comment has been read again."""
-    if not status.detail.startswith(f"gate {GateName.DEPENDENCIES.value} "):
+    if not closed_by(status.detail, GateName.DEPENDENCIES):
         return False
     known = not declares_as_decided(inputs.attempt)
     return known or inputs.now >= status.observed_at + READ_AGAIN
